@@ -48,8 +48,7 @@ static int makeFile(const fs::path &path) {
   return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 }
 
-/// Waits until a file or folder is on the disk; the system's reason, or "".
-static std::string syncPath(const fs::path &path) {
+std::string gridloom::syncPath(const fs::path &path) {
   Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   // Some file systems have nothing to sync folders with.
   if (file.number < 0 || (fsync(file.number) != 0 && errno != EINVAL && errno != ENOTSUP))

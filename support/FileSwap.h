@@ -33,6 +33,10 @@ inline std::string replaceFile(const std::filesystem::path &given,
   return replaceFile(given, std::span(parts.begin(), parts.size()), isDurable);
 }
 
+/// Waits until a file or folder is on the disk; the system's reason where it cannot be done, else
+/// "". Where there is nothing to sync with, as for folders of some file systems, it is done.
+std::string syncPath(const std::filesystem::path &path);
+
 /// A file that gets its name when `commit` is called, so that several can be replaced once all of
 /// them are written. What is not committed goes with the object. Devices and pipes are written to
 /// at once.

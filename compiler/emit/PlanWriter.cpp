@@ -163,12 +163,17 @@ static llvm::json::Array describeWeights(ModuleOp module, const std::set<std::st
 }
 
 static llvm::json::Object describeTraining(DictionaryAttr training) {
-  llvm::json::Array losses;
-  for (auto loss : training.getAs<ArrayAttr>("losses").getAsRange<StringAttr>())
-    losses.push_back(loss.getValue());
+  auto list = [&](const char *name) {
+    llvm::json::Array texts;
+    if (auto list = training.getAs<ArrayAttr>(name))
+      for (auto text : list.getAsRange<StringAttr>())
+        texts.push_back(text.getValue());
+    return texts;
+  };
   return llvm::json::Object{
       {"learning_rate", training.getAs<FloatAttr>("learning_rate").getValueAsDouble()},
-      {"losses", std::move(losses)},
+      {"losses", list("losses")},
+      {"terms", list("terms")},
       {"optimizer", training.getAs<StringAttr>("optimizer").getValue()}};
 }
 

@@ -35,6 +35,7 @@ private:
   func::FuncOp copy(func::FuncOp function, StringRef entry);
   SmallVector<func::FuncOp> findFunctions(StringRef entry);
   LogicalResult addEvaluations(const TrainSettings &settings);
+  void describeTraining(const TrainSettings &settings);
 };
 } // namespace
 
@@ -115,13 +116,21 @@ void AddTrainStepPass::runOnOperation() {
   for (StringRef entry : {loom::kMain, loom::kEval})
     for (func::FuncOp function : findFunctions(entry))
       makeStates(function, trained);
+  describeTraining(*settings);
+}
+
+/// What a plan says of its training.
+void AddTrainStepPass::describeTraining(const TrainSettings &settings) {
   Builder builder(&getContext());
   SmallVector<StringRef> texts(losses.begin(), losses.end());
-  module->setAttr(
-      loom::kTraining,
-      builder.getDictionaryAttr(
-          {builder.getNamedAttr("learning_rate",
-                                builder.getF64FloatAttr(settings->optimizer->getLearningRate())),
-           builder.getNamedAttr("losses", builder.getStrArrayAttr(texts)),
-           builder.getNamedAttr("optimizer", builder.getStringAttr(optimizer))}));
+  SmallVector<NamedAttribute> attributes = {
+      builder.getNamedAttr("learning_rate",
+                           builder.getF64FloatAttr(settings.optimizer->getLearningRate())),
+      builder.getNamedAttr("losses", builder.getStrArrayAttr(texts)),
+      builder.getNamedAttr("optimizer", builder.getStringAttr(optimizer))};
+  SmallVector<std::string> terms = Objective::getTermNames(losses.size());
+  SmallVector<StringRef> names(terms.begin(), terms.end());
+  if (!names.empty())
+    attributes.push_back(builder.getNamedAttr("terms", builder.getStrArrayAttr(names)));
+  getOperation()->setAttr(loom::kTraining, builder.getDictionaryAttr(attributes));
 }

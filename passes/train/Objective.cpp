@@ -159,20 +159,34 @@ Term Objective::getDivisor(const LossParts &parts) {
 
 static Term getMean(const LossParts &parts) { return parts.sum / Objective::getDivisor(parts); }
 
+static Term getTerm(const Objective::Loss &loss) {
+  Term mean = getMean(loss.parts);
+  return loss.factor != 1 ? mean * loss.factor : mean;
+}
+
 Term Objective::getLoss() const {
   std::optional<Term> total;
   for (const Loss &loss : losses) {
-    Term mean = getMean(loss.parts);
-    if (loss.factor != 1)
-      mean = mean * loss.factor;
-    total = total ? *total + mean : mean;
+    Term term = getTerm(loss);
+    total = total ? *total + term : term;
   }
   return *total;
+}
+
+SmallVector<std::string> Objective::getTermNames(size_t numLosses) {
+  SmallVector<std::string> names;
+  for (size_t i = 1; numLosses > 1 && i <= numLosses; ++i)
+    names.push_back("loss." + std::to_string(i));
+  return names;
 }
 
 void Objective::addOutputs(Results &results, const Term &loss) const {
   results.addOutput("loss", loss);
   results.addOutput("count", losses.front().parts.count);
+  for (auto [name, term] : llvm::zip(getTermNames(losses.size()), losses)) {
+    results.addOutput(name, getTerm(term));
+    results.addOutput(name + ".count", term.parts.count);
+  }
   for (const Metric &metric : metrics) {
     results.addOutput(metric.name, getMean(metric.parts));
     results.addOutput(metric.name + ".count", metric.parts.count);

@@ -41,9 +41,13 @@ public:
 
   /// The sum of the means of the losses, each times its factor.
   Term getLoss() const;
+  /// The outputs that `loss` is the sum of, each a mean over what NAME.count counts: "loss.1" and
+  /// so on where there are several losses, which may count differently; else none.
+  static llvm::SmallVector<std::string> getTermNames(size_t numLosses);
   /// What a mean divides by: 1 in place of 0, where the sum is 0, too.
   static Term getDivisor(const LossParts &parts);
-  /// Adds `loss`, `count` (of the first loss), and of each metric NAME its mean and NAME.count.
+  /// Adds `loss`, `count` (of the first loss), and of each of getTermNames and each metric NAME its
+  /// mean and NAME.count.
   void addOutputs(Results &results, const Term &loss) const;
 
 private:

@@ -35,10 +35,11 @@ class Stats:
 @dataclasses.dataclass(frozen=True)
 class State:
     """What a session keeps from call to call under a name: a cache, a weight that is trained, or what an optimizer keeps
-    of it. The shape is global."""
+    of it. The shape is global. `role` is what it is to training: "parameter", "slot" (of an optimizer) or "run"."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
+    role: str = "run"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Session:
     def bind(self, name: str, array) -> None:
         """Gives input `name` its whole value: a numpy array, or anything that speaks DLPack from host memory. The
         memory is read by each run until the input is bound again; an array that is not contiguous is copied."""
-        tensor = _tensor(f"input '{name}'", array)
+        tensor = describe_tensor(f"input '{name}'", array)
         with self._taken():
             self._open().bind(name, *tensor)
 
@@ -140,7 +141,8 @@ class Session:
         """What the session keeps between calls, by name."""
         with self._taken():
             return {
-                name: State(numpy_type(_TYPES[number]), tuple(shape)) for name, number, shape in self._open().states()
+                name: State(numpy_type(_TYPES[number]), tuple(shape), role)
+                for name, number, shape, role in self._open().states()
             }
 
     def get_state(self, name: str) -> np.ndarray:
@@ -152,7 +154,7 @@ class Session:
     def set_state(self, name: str, array) -> None:
         """Gives a state its whole value, on every rank its part: a numpy array or what speaks DLPack, of the state's own
         element type and shape."""
-        tensor = _tensor(f"state '{name}'", array)
+        tensor = describe_tensor(f"state '{name}'", array)
         with self._taken():
             self._open().set_state(name, *tensor)
 
@@ -222,7 +224,7 @@ def to_numpy(array) -> np.ndarray:
     return np.from_dlpack(array) if hasattr(array, "__dlpack__") else np.asarray(array)
 
 
-def _tensor(what: str, array) -> tuple[int, list[int], np.ndarray]:
+def describe_tensor(what: str, array) -> tuple[int, list[int], np.ndarray]:
     """Type number, shape and bytes of an array; one that is not contiguous is copied."""
     array = to_numpy(array)
     type_number = _type_number(what, array.dtype)

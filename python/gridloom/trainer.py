@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import math
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
+from ._events import RunEvents
 from ._tools import native
 from .plan import Binding, Plan
 from .session import Progress, Session, load, to_numpy
@@ -17,6 +21,7 @@ from .session import Progress, Session, load, to_numpy
 _LEARNING_RATE = "learning_rate"
 _STEP = "train/step"
 _COUNT = ".count"  # of a metric's name: what its mean divides by
+_LOCK_PATIENCE = 3.0  # seconds, in which a run that was killed gives its folder back
 # So many steps in a row that are not taken are no passing overflow.
 _MOST_SKIPPED = 1000
 
@@ -51,6 +56,7 @@ class Trainer:
             raise ValueError("a Trainer has all ranks in its process; 'gridloom train' has a process for each")
         given = plan.plan if isinstance(plan, Session) else Plan.read(plan)
         self._inputs = {entry: _list_inputs(given, entry) for entry in ("train_step", "eval")}
+        self._terms = (given.training or {}).get("terms", [])  # outputs that the loss is the sum of, if it is one of several
         self.lr = _default_rate(given) if lr is None else float(lr)
         if not (math.isfinite(self.lr) and self.lr >= 0):
             raise ValueError(f"lr is {self.lr}; it is a finite number, 0 or more")
@@ -67,6 +73,8 @@ class Trainer:
         self._samples = 0
         self._saved: set[Path] = set()  # the run's checkpoints
         self._stopping = False
+        self._events: RunEvents | None = None  # of `fit`
+        self._logged: set[Path] = set()
 
     # Steps
 
@@ -105,6 +113,8 @@ class Trainer:
         checkpoint_every: int | None = None,
         resume: bool | str | os.PathLike = False,
         on_nan: str = "stop",
+        log_dir: str | os.PathLike | None = None,
+        histograms_every: int | None = None,
     ) -> list[dict]:
         """Trains for so many committed steps, or epochs, or until `stop` is called; returns what each step returned.
 
@@ -113,34 +123,43 @@ class Trainer:
         DataLoader, a list, or a function that makes a generator for each epoch. Batches of fewer samples than the plan's are left out.
         `eval_data`, of the same kinds, is evaluated at the end and every `eval_every` steps: that is added to the step's results as
         `eval_loss` and so on. Checkpoints are folders step-NUMBER in `checkpoint_dir`, one every `checkpoint_every` steps and one at the end;
-        one with checkpoints of another run is refused.
+        one with checkpoints of another run is refused, and so is one that a `fit` or `gridloom train` uses that has not ended.
 
         `resume` goes on from the latest checkpoint there, if there is one, or from the one that it names: `steps` and `epochs` then
-        count from the run's beginning. Arrays go on where the checkpoint was; of an iterable the batches before are skipped.
+        count from the run's beginning. `log_dir` is a folder of event files for TensorBoard: the numbers of each step and evaluation, and every
+        `histograms_every` steps how each weight's elements are spread. Arrays go on where the checkpoint was; of an iterable the batches before are skipped.
         A step whose loss or gradients are not finite raises FloatingPointError, unless `on_nan` is "skip"; the cursor is then before it."""
         if (steps is None) == (epochs is None):
             raise ValueError("fit takes steps or epochs, one of them")
         if on_nan not in ("stop", "skip"):
             raise ValueError(f"on_nan {on_nan!r} is not one of stop, skip")
-        for name, number in (("steps", steps), ("epochs", epochs), ("eval_every", eval_every), ("checkpoint_every", checkpoint_every)):
+        for name, number in (("steps", steps), ("epochs", epochs), ("eval_every", eval_every), ("checkpoint_every", checkpoint_every),
+                             ("histograms_every", histograms_every)):  # fmt: skip
             if number is not None and number < 1:
                 raise ValueError(f"{name} is {number}; it is 1 or more")
         if checkpoint_every is not None and checkpoint_dir is None:
             raise ValueError("checkpoint_every needs checkpoint_dir, the folder for checkpoints")
-        self._require_unused(checkpoint_dir, resume)
-        is_resumed = self._resume(resume, checkpoint_dir)
-        begin, first = (0, 0) if is_resumed else (self.step_count, self.cursor)
-        goal = None if steps is None else begin + steps
-        self._total = goal or begin + self._count_steps(data, epochs, batch_size)
-        self._stopping = False
-        batches = self._batches(data, epochs, batch_size, first)
-        return self._loop(batches, goal, eval_data, eval_every, checkpoint_dir, checkpoint_every, on_nan)
+        if histograms_every is not None and log_dir is None:
+            raise ValueError("histograms_every needs log_dir, the folder for event files")
+        with _locked(checkpoint_dir):
+            self._require_unused(checkpoint_dir, resume)
+            is_resumed = self._resume(resume, checkpoint_dir)
+            begin, first = (0, 0) if is_resumed else (self.step_count, self.cursor)
+            goal = None if steps is None else begin + steps
+            self._total = goal or begin + self._count_steps(data, epochs, batch_size)
+            self._stopping = False
+            batches = self._batches(data, epochs, batch_size, first)
+            self._events = None if log_dir is None else self._open_events(log_dir, bool(resume))
+            try:
+                return self._loop(batches, goal, eval_data, eval_every, checkpoint_dir, checkpoint_every, on_nan, histograms_every)
+            finally:
+                self._events = None
 
-    def _loop(self, batches, goal, eval_data, eval_every, checkpoint_dir, checkpoint_every, on_nan) -> list[dict]:
+    def _loop(self, batches, goal, eval_data, eval_every, checkpoint_dir, checkpoint_every, on_nan, histograms_every) -> list[dict]:
         history: list[dict] = []
         skipped, saved = 0, None
         while not self._stopping and (goal is None or self.step_count < goal):
-            before = self.cursor
+            before, begin = self.cursor, time.perf_counter()
             if (batch := next(batches, None)) is None:
                 break
             results = self.step(batch)
@@ -150,6 +169,10 @@ class Trainer:
                 self._refuse(results, before, skipped)
             if not results["committed"]:
                 continue
+            if self._events:
+                self._events.add_step(results, (self.cursor - before) / (time.perf_counter() - begin))
+                if histograms_every and self.step_count % histograms_every == 0:
+                    self._events.add_parameters(self.step_count, self.session)
             if eval_data is not None and eval_every and self.step_count % eval_every == 0:
                 self._evaluate_into(results, eval_data)
             if checkpoint_every and self.step_count % checkpoint_every == 0:
@@ -167,7 +190,8 @@ class Trainer:
     def evaluate(self, data, *, batch_size: int | None = None) -> dict:
         """Runs the entry `eval` over `data`, once, in its order; kinds of data as for `fit`. Returns `loss` and the plan's metrics as means
         over all samples, each weighed by what it divides by in a batch, `count` (the sum of what the batches' losses divide by; of
-        several losses, the first one's) and `samples`; whole batches are evaluated."""
+        several losses, the first one's) and `samples`; whole batches are evaluated. Of several losses, each is a mean `loss.1`
+        and so on, times its weight, and `loss` is their sum."""
         sums: dict[str, float] = {}
         counts: dict[str, float] = {}
         samples = 0
@@ -185,6 +209,9 @@ class Trainer:
                 sums[name] = sums.get(name, 0.0) + (value * weight if weight else 0.0)
             counts["count"] = counts.get("count", 0.0) + values["count"]
         means = {name: total / counts[name] if counts[name] else math.nan for name, total in sums.items()}
+        if self._terms:  # each counts in its own way; one that no label counted for adds nothing, as in a step
+            counted = [means[term] for term in self._terms if term in means and counts[term]]
+            means["loss"] = sum(counted) if counted else math.nan
         return means | {"count": counts.get("count", 0.0), "samples": samples}
 
     # States
@@ -273,14 +300,23 @@ class Trainer:
             f"{results['loss']:g}, the norm of its gradients {results.get('gradient_norm', math.nan):g}; on_nan='skip' goes on"
         )
 
+    def _open_events(self, folder, is_resumed: bool) -> RunEvents:
+        goes_on = is_resumed or Path(folder).resolve() in self._logged
+        self._logged.add(Path(folder).resolve())
+        return RunEvents(folder, self.step_count if goes_on else -1)
+
     def _evaluate_into(self, results: dict, eval_data) -> None:
         found = self.evaluate(eval_data)
+        if self._events:
+            self._events.add_evaluation(self.step_count, found)
         results |= {f"eval_{name}": value for name, value in found.items()}
         for callback in self.callbacks:
             if hasattr(callback, "on_evaluate"):
                 callback.on_evaluate(self, self.step_count, found)
 
     def _save_in(self, folder) -> int:
+        if self._events:
+            self._events.sync()
         self.save(Path(folder) / f"step-{self.step_count:010d}")
         return self.cursor
 
@@ -400,6 +436,35 @@ def _list_checkpoints(folder: Path) -> dict[int, Path]:
         return {}
     names = (re.fullmatch(r"step-([0-9]{10}|[1-9][0-9]{10,})", path.name) for path in folder.iterdir())
     return {int(name[1]): folder / name[0] for name in names if name}
+
+
+@contextlib.contextmanager
+def _locked(folder: str | os.PathLike | None) -> Iterator[None]:
+    """Holds a folder of checkpoints for one run, by the lock that `gridloom train` takes; None is no folder. Raises ValueError where another
+    run keeps it."""
+    if folder is None:
+        yield
+        return
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    file = os.open(Path(folder) / ".lock", flags, 0o666)
+    try:
+        end = time.monotonic() + _LOCK_PATIENCE
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise ValueError(
+                        f"checkpoint_dir {folder} is another run's that has not ended; wait for it, or name a new folder"
+                    ) from None
+                time.sleep(0.02)
+            except OSError:  # a file system that cannot lock
+                break
+        yield
+    finally:
+        os.close(file)
 
 
 def _list_run(path: str | os.PathLike) -> set[Path]:

@@ -100,6 +100,11 @@ struct PlanDeleter {
   void operator()(gridloom_plan *plan) const { gridloom_plan_destroy(plan); }
 };
 
+gridloom_tensor view(int type, const std::vector<int64_t> &shape, const InputBytes &bytes) {
+  return {gridloom_type(type), int32_t(shape.size()), shape.data(),
+          const_cast<uint8_t *>(bytes.data())};
+}
+
 /// A session and the arrays bound to it. One Python thread at a time calls it: session.py locks.
 class Session {
 public:
@@ -179,14 +184,15 @@ public:
     callUnlocked([&] { return gridloom_session_reset_states(session.get()); });
   }
 
-  /// Names, types and global shapes of the states.
+  /// Names, types, global shapes and roles of the states.
   nb::list states() {
     nb::list result;
     for (int32_t i = 0; i < gridloom_plan_num_states(plan.get()); ++i) {
       gridloom_argument state = {};
       check(gridloom_plan_state(plan.get(), i, &state));
       std::vector<int64_t> shape(state.shape, state.shape + state.rank);
-      result.append(nb::make_tuple(state.name, int(state.type), shape));
+      const char *role = gridloom_plan_state_role(plan.get(), i);
+      result.append(nb::make_tuple(state.name, int(state.type), shape, role));
     }
     return result;
   }
@@ -235,12 +241,6 @@ public:
   int numRanks() { return gridloom_plan_num_ranks(plan.get()); }
 
 private:
-  static gridloom_tensor view(int type, const std::vector<int64_t> &shape,
-                              const InputBytes &bytes) {
-    return {gridloom_type(type), int32_t(shape.size()), shape.data(),
-            const_cast<uint8_t *>(bytes.data())};
-  }
-
   static nb::tuple copy(const gridloom_tensor &tensor) {
     std::vector<int64_t> shape(tensor.shape, tensor.shape + tensor.rank);
     size_t size = sizeOf(tensor.type);
@@ -258,6 +258,41 @@ private:
   /// Before the session in memory, so that it goes after it: runs read these arrays.
   std::map<std::string, InputBytes> bound;
   std::unique_ptr<gridloom_session, SessionDeleter> session;
+};
+
+/// A file of events for TensorBoard.
+class Events {
+public:
+  Events(const std::string &folder, int64_t step) {
+    gridloom_events *created = nullptr;
+    check(gridloom_events_create(folder.c_str(), step, &created));
+    events.reset(created);
+  }
+
+  void scalars(int64_t step, const std::map<std::string, double> &numbers) {
+    std::vector<const char *> tags;
+    std::vector<double> values;
+    for (const auto &[tag, value] : numbers) {
+      tags.push_back(tag.c_str());
+      values.push_back(value);
+    }
+    check(gridloom_events_scalars(events.get(), step, tags.data(), values.data(),
+                                  int32_t(tags.size())));
+  }
+
+  void histogram(int64_t step, const std::string &tag, int type, const std::vector<int64_t> &shape,
+                 const InputBytes &bytes) {
+    gridloom_tensor tensor = view(type, shape, bytes);
+    check(gridloom_events_histogram(events.get(), step, tag.c_str(), &tensor));
+  }
+
+  void sync() { check(gridloom_events_sync(events.get())); }
+
+private:
+  struct Deleter {
+    void operator()(gridloom_events *events) const { gridloom_events_destroy(events); }
+  };
+  std::unique_ptr<gridloom_events, Deleter> events;
 };
 
 double getScheduleFactor(const std::string &schedule, int64_t steps, int64_t step) {
@@ -287,6 +322,11 @@ NB_MODULE(_native, module) {
       PyErr_SetObject(type.ptr(), error.ptr());
     }
   });
+  nb::class_<Events>(module, "Events")
+      .def(nb::init<const std::string &, int64_t>())
+      .def("scalars", &Events::scalars)
+      .def("histogram", &Events::histogram)
+      .def("sync", &Events::sync);
   nb::class_<Session>(module, "Session")
       .def(nb::init<const std::string &, bool, uint32_t, const std::optional<std::string> &, bool,
                     uint32_t, bool, const std::string &, bool, bool>())

@@ -19,6 +19,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <iostream>
 
 using namespace gridloom;
@@ -167,8 +168,27 @@ static void exportWeights(const CheckpointSettings &settings,
   std::cout << "\n";
 }
 
+/// A file in a checkpoint's folder is a part of it, or would be taken for one.
+static void requireOutside(const fs::path &given, const fs::path &checkpoint) {
+  std::error_code error;
+  fs::path inner = fs::canonical(checkpoint, error), output = fs::absolute(given, error);
+  std::vector<fs::path> folders = {inner};
+  for (int64_t step : listCheckpoints(inner.parent_path()))
+    folders.push_back(getCheckpointFolder(inner.parent_path(), step));
+  // Where it would lie, and where a link of this name leads.
+  for (const fs::path &path :
+       {fs::weakly_canonical(output.parent_path(), error) / output.filename(),
+        fs::weakly_canonical(output, error)})
+    for (const fs::path &folder : folders)
+      if (std::ranges::mismatch(folder, path).in1 == folder.end())
+        throw Error(ErrorCode::InvalidArgument, given.string() + " is inside of the checkpoint " +
+                                                    folder.string() +
+                                                    ", which stays as it is; choose another name");
+}
+
 static int exportCheckpoint(const CheckpointSettings &settings) {
   fs::path folder = findCheckpoint(settings.folder);
+  requireOutside(settings.output, folder);
   std::map<std::string, HostArray> parameters = Checkpoint::read(folder).getParameters();
   if (parameters.empty())
     throw Error(ErrorCode::InvalidArgument, folder.string() + " has no parameters to export");

@@ -34,6 +34,8 @@ Views:
                 operations (flops) of one launch, registers and spilled bytes of a thread; what
                 has no launches computes derived weights, once, when a plan is loaded
   weights       every weight and how it is cut
+  states        what a session keeps between runs (weights in training, moments, caches): role,
+                whole and local shape, how it is cut, bytes on a device
   ir            the program after each phase: lists the dumps, or prints one with --phase
 
 Examples:
@@ -64,7 +66,7 @@ struct Settings {
 
 static const std::vector<std::string> &getViewNames() {
   static const std::vector<std::string> names{"summary", "collectives", "memory", "schedule",
-                                              "kernels", "weights",     "ir"};
+                                              "kernels", "weights",     "states", "ir"};
   return names;
 }
 
@@ -142,7 +144,8 @@ static int inspect(const Settings &settings) {
     return showIr(settings);
   static const std::map<std::string, Document (*)(const Plan &)> views{
       {"summary", makeSummary},   {"collectives", makeCollectives}, {"memory", makeMemory},
-      {"schedule", makeSchedule}, {"kernels", makeKernels},         {"weights", makeWeights}};
+      {"schedule", makeSchedule}, {"kernels", makeKernels},         {"weights", makeWeights},
+      {"states", makeStates}};
   settings.format.write(views.at(settings.view)(*plan));
   return 0;
 }

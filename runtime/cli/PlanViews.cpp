@@ -303,3 +303,42 @@ Document gridloom::rt::makeWeights(const Plan &plan) {
     }
   return document;
 }
+
+static const char *nameRole(schema::StateRole role) {
+  switch (role) {
+  case schema::PARAMETER:
+    return "parameter";
+  case schema::MOMENT:
+    return "moment";
+  case schema::STATISTIC:
+    return "statistic";
+  case schema::COUNTER:
+    return "counter";
+  default:
+    return "";
+  }
+}
+
+Document gridloom::rt::makeStates(const Plan &plan) {
+  Document document;
+  uint64_t bytes = 0;
+  for (int number = 0; number < plan.getNumStages(); ++number) {
+    uint64_t ofStage = 0;
+    for (const schema::State &state : plan.getStage(number).states())
+      ofStage += state.bytes();
+    bytes = std::max(bytes, ofStage);
+  }
+  document.addField("state_bytes_of_a_device", bytesCell(bytes));
+  document.addTable("states", {"stage", "name", "role", "type", "shape", "local_shape", "sharding",
+                               "bytes", "begins_as"});
+  for (int number = 0; number < plan.getNumStages(); ++number)
+    for (const schema::State &state : plan.getStage(number).states()) {
+      std::vector<int64_t> shape(state.global_shape().begin(), state.global_shape().end());
+      std::vector<int64_t> local(state.shape().begin(), state.shape().end());
+      document.addRow({number, state.name(), nameRole(state.role()), typeText(state.type()),
+                       Cell(shape, formatShape(shape)), Cell(local, formatShape(local)),
+                       formatSharding(state.sharding()), bytesCell(state.bytes()),
+                       state.init().empty() ? "zeros" : state.init()});
+    }
+  return document;
+}

@@ -17,6 +17,7 @@ Document makeMemory(const Plan &plan);
 Document makeSchedule(const Plan &plan);
 Document makeKernels(const Plan &plan);
 Document makeWeights(const Plan &plan);
+Document makeStates(const Plan &plan);
 
 } // namespace gridloom::rt
 

@@ -26,15 +26,23 @@ static constexpr std::chrono::milliseconds kPause{100};
 /// Times that are kept for the median.
 static constexpr size_t kTimes = size_t(1) << 16;
 
-TrainReport::TrainReport(const TrainingSetup &setup, const fs::path &path, int64_t every)
+TrainReport::TrainReport(const TrainingSetup &setup, const fs::path &path, const fs::path &folder,
+                         int64_t every)
     : setup(setup), every(every), numSteps(setup.getNumSteps()), isTerminal(isatty(STDOUT_FILENO)) {
   if (!path.empty())
     log.emplace(path, setup);
-  if (log && !log->getKept().empty())
-    onNote("--log " + path.string() +
-           " had rows and there is no checkpoint to continue: they are "
-           "kept in " +
-           log->getKept().string() + ", and the run begins");
+  if (!folder.empty())
+    events.emplace(folder, setup);
+  auto noteKept = [&](const std::string &option, const std::string &what, const fs::path &kept) {
+    if (!kept.empty())
+      onNote(option + " had " + what +
+             " and there is no checkpoint to continue: they are kept in " + kept.string() +
+             ", and the run begins");
+  };
+  if (log)
+    noteKept("--log " + path.string(), "rows", log->getKept());
+  if (events)
+    noteKept("--log-dir " + folder.string(), "events", events->getKept());
   int64_t left = numSteps - setup.getStepsDone(setup.begin.cursor);
   if (this->every == 0)
     this->every = std::max<int64_t>(1, (left + kLines - 1) / kLines);
@@ -118,6 +126,8 @@ void TrainReport::printStep() {
 void TrainReport::onStep(const StepRecord &record) {
   if (log)
     log->add(record);
+  if (events)
+    events->add(record);
   recent = recent > 0 ? 0.9 * recent + 0.1 * record.milliseconds : record.milliseconds;
   if (counted++ % stride == 0)
     times.push_back(record.milliseconds);
@@ -136,14 +146,23 @@ void TrainReport::onStep(const StepRecord &record) {
 void TrainReport::onEvaluation(const EvaluationRecord &record) {
   if (log)
     log->add(record);
+  if (events)
+    events->add(record);
   printStep();
   print("step " + std::to_string(record.step) + "  evaluation: " + formatValues(record.values) +
         (record.isBest ? "  (best)" : ""));
 }
 
+void TrainReport::onParameter(int64_t taken, const std::string &name, const HostArray &value) {
+  if (events)
+    events->add(taken, name, value);
+}
+
 void TrainReport::onCheckpoint(const fs::path &) {
   if (log)
     log->sync();
+  if (events)
+    events->sync();
 }
 
 void TrainReport::onNote(const std::string &line) {
@@ -162,6 +181,8 @@ double TrainReport::getMedian() const {
 void TrainReport::finish(const TrainingResult &result) {
   if (log)
     log->flush();
+  if (events)
+    events->flush();
   printStep();
   clearLine();
   std::string saved =

@@ -6,6 +6,7 @@
 #ifndef GRIDLOOM_RUNTIME_CLI_TRAINREPORT_H
 #define GRIDLOOM_RUNTIME_CLI_TRAINREPORT_H
 
+#include "runtime/train/TrainingEvents.h"
 #include "runtime/train/TrainingLog.h"
 
 #include <chrono>
@@ -16,11 +17,14 @@ namespace gridloom::rt {
 /// terminal, else a line every `every` steps, the first and the last among them.
 class TrainReport : public TrainingObserver {
 public:
-  /// `log` is the CSV file, empty for none. `every` 0: so that there are about twenty lines.
-  TrainReport(const TrainingSetup &setup, const std::filesystem::path &log, int64_t every);
+  /// `log` is the CSV file, `events` the folder of event files, empty for none. `every` 0: so that
+  /// there are about twenty lines.
+  TrainReport(const TrainingSetup &setup, const std::filesystem::path &log,
+              const std::filesystem::path &events, int64_t every);
 
   void onStep(const StepRecord &record) override;
   void onEvaluation(const EvaluationRecord &record) override;
+  void onParameter(int64_t taken, const std::string &name, const HostArray &value) override;
   void onCheckpoint(const std::filesystem::path &path) override;
   void onNote(const std::string &line) override;
   /// The last lines, after the run.
@@ -37,6 +41,7 @@ private:
 
   const TrainingSetup &setup;
   std::optional<TrainingLog> log;
+  std::optional<TrainingEvents> events;
   int64_t every, numSteps;
   bool isTerminal, hasLine = false;
   std::optional<StepRecord> unprinted; // of the last step

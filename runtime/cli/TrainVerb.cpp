@@ -43,6 +43,8 @@ Examples:
   gridloom train model.plan --data digits --steps 10000 --lr 1e-3 \
       --lr-schedule 'cosine(warmup=500, min=0.1)'
       another learning rate than the plan's, which rises for 500 steps and then falls to a tenth
+  gridloom train model.plan --data digits --epochs 10 --log-dir runs/1 --histograms-every 100
+      'tensorboard --logdir runs' draws its curves, and how the weights are spread
 
 Ctrl-C ends after the step at hand, saves a checkpoint if there is a --checkpoint-dir, and exits
 with 130; a second one ends at once. docs/training.md has the format of data and checkpoints.)";
@@ -52,7 +54,7 @@ namespace {
 struct TrainSettings {
   JobSettings job;
   TrainingSettings training;
-  std::string data, evalData, checkpoints, resumeFrom, log, onNonFinite = "stop";
+  std::string data, evalData, checkpoints, resumeFrom, log, events, onNonFinite = "stop";
   std::optional<double> learningRate;
   std::optional<uint64_t> seed;
   int64_t logEvery = 0;
@@ -104,6 +106,8 @@ static void prepare(TrainSettings &settings, Prepared &made) {
   made.setup = TrainingSetup::prepare(made.plan, readSettings(settings));
   if (!settings.log.empty())
     TrainingLog::check(settings.log, made.setup);
+  if (!settings.events.empty())
+    TrainingEvents::check(settings.events, made.setup);
   if (const std::string &folder = settings.checkpoints; !folder.empty()) {
     std::error_code error;
     fs::create_directories(folder, error);
@@ -123,7 +127,7 @@ static void trainOnRank(const TrainSettings &settings, const TrainingSetup &setu
     setup.requireUnused();
   }
   if (session.getRank() == 0)
-    report.emplace(setup, settings.log, settings.logEvery);
+    report.emplace(setup, settings.log, settings.events, settings.logEvery);
   Trainer trainer(setup, session, report ? &*report : nullptr, &StopSignal::get);
   TrainingResult result = trainer.run();
   if (result.signal)
@@ -217,6 +221,13 @@ static void addFileOptions(CLI::App &verb, TrainSettings &settings) {
       ->expected(0, 1)
       ->type_name("[DIR]");
   verb.add_option("--log", settings.log, "CSV file with a row for each step")->type_name("FILE");
+  auto *events = verb.add_option("--log-dir", settings.events,
+                                 "folder for event files, which TensorBoard shows")
+                     ->type_name("DIR");
+  verb.add_option("--histograms-every", training.histogramsEvery,
+                  "steps between histograms of all parameters in --log-dir; default: none")
+      ->check(count)
+      ->needs(events);
   verb.add_option("--log-every", settings.logEvery,
                   "steps between printed lines where no terminal rewrites them; default: about 20 "
                   "lines")

@@ -13,6 +13,7 @@
 #include "runtime/device/cuda/CallerContext.h"
 #include "runtime/launch/Launcher.h"
 #include "runtime/train/Checkpoint.h"
+#include "runtime/train/EventLog.h"
 #include "runtime/train/SampleOrder.h"
 #include "runtime/train/Schedule.h"
 
@@ -387,6 +388,15 @@ gridloom_status gridloom_plan_state(const gridloom_plan *plan, int32_t index,
   });
 }
 
+const char *gridloom_plan_state_role(const gridloom_plan *plan, int32_t index) {
+  if (!plan || index < 0)
+    return "";
+  std::vector<const gridloom::schema::State *> states = listStates(*plan->plan);
+  if (size_t(index) >= states.size())
+    return "";
+  return nameOf(getRoles(*plan->plan).at(states[size_t(index)]->name())).data();
+}
+
 //===----------------------------------------------------------------------===//
 // Sessions
 //===----------------------------------------------------------------------===//
@@ -683,6 +693,52 @@ gridloom_status gridloom_sample_order(int64_t samples, uint64_t seed, int64_t cu
     std::copy(order.begin(), order.end(), indices);
   });
 }
+
+struct gridloom_events {
+  EventLog log;
+};
+
+gridloom_status gridloom_events_create(const char *folder, int64_t step, gridloom_events **events) {
+  return guard([&] {
+    require(folder && events, "the folder or the events are NULL");
+    std::optional<EventPlace> place;
+    if (step == 0)
+      EventLog::moveEarlier(folder);
+    else if (step > 0)
+      place = EventPlace{step, false};
+    *events = new gridloom_events{EventLog(folder, place)};
+  });
+}
+
+gridloom_status gridloom_events_scalars(gridloom_events *events, int64_t step,
+                                        const char *const *tags, const double *values,
+                                        int32_t count) {
+  return guard([&] {
+    require(events && count >= 0 && ((tags && values) || !count),
+            "the events, tags or values are NULL");
+    std::map<std::string, double> scalars;
+    for (int32_t i = 0; i < count; ++i)
+      scalars[tags[i]] = values[i];
+    events->log.add(step, scalars);
+  });
+}
+
+gridloom_status gridloom_events_histogram(gridloom_events *events, int64_t step, const char *tag,
+                                          const gridloom_tensor *tensor) {
+  return guard([&] {
+    require(events && tag, "the events or the tag are NULL");
+    events->log.add(step, tag, Histogram::of(toArray(tensor)));
+  });
+}
+
+gridloom_status gridloom_events_sync(gridloom_events *events) {
+  return guard([&] {
+    require(events, "the events are NULL");
+    events->log.sync();
+  });
+}
+
+void gridloom_events_destroy(gridloom_events *events) { delete events; }
 
 gridloom_status gridloom_session_stats(const gridloom_session *session, gridloom_stats *stats) {
   return guard([&] {

@@ -447,8 +447,12 @@ void PlanReader::readWeights(const Node &root) {
   }
   if (root.has("training")) {
     Node node = root.get("training");
-    plan->training = {node.get("learning_rate").asNumber(), node.getStrings("losses"),
-                      node.getString("optimizer")};
+    plan->training = {node.get("learning_rate").asNumber(),
+                      node.getStrings("losses"),
+                      node.getString("optimizer"),
+                      {}};
+    if (node.has("terms")) // older plans have none
+      plan->training->terms = node.getStrings("terms");
   }
   for (const Node &node : root.getList("folded"))
     plan->folded.push_back({node.getString("name"), node.getDigest("sha256")});

@@ -97,6 +97,9 @@ struct TrainingInfo {
   double learningRate = 0;         // where `train` is given none
   std::vector<std::string> losses; // as on the command line
   std::string optimizer;
+  /// Outputs that `loss` is the sum of, where there are several losses, each a mean over what the
+  /// output NAME.count says; else empty.
+  std::vector<std::string> terms;
 };
 
 struct PlanOptions {

@@ -135,6 +135,9 @@ GRIDLOOM_API gridloom_status gridloom_plan_output(const gridloom_plan *plan, int
 GRIDLOOM_API int32_t gridloom_plan_num_states(const gridloom_plan *plan);
 GRIDLOOM_API gridloom_status gridloom_plan_state(const gridloom_plan *plan, int32_t index,
                                                  gridloom_argument *state);
+/* What a state is to training: "parameter" (a weight of the model), "slot" (what an optimizer keeps
+   of one) or "run"; "" where there is no such state. */
+GRIDLOOM_API const char *gridloom_plan_state_role(const gridloom_plan *plan, int32_t index);
 
 /*--- Sessions -----------------------------------------------------------------------------------*/
 
@@ -277,6 +280,25 @@ GRIDLOOM_API gridloom_status gridloom_schedule_factor(const char *schedule, int6
 /* The samples, of `samples`, that a run with this seed reads from `cursor` on: `count` indices. */
 GRIDLOOM_API gridloom_status gridloom_sample_order(int64_t samples, uint64_t seed, int64_t cursor,
                                                    int64_t count, int64_t *indices);
+
+/* A file of what a run measures, in a folder that TensorBoard shows. One thread at a time. */
+typedef struct gridloom_events gridloom_events;
+/* Begins a file in `folder`, which is made where it is not there. With a negative `step` it must
+   have no events; else the run goes on after this step, and what the folder has of later ones is
+   cut off, since it is made again; with 0 all of it is moved into a folder in it. */
+GRIDLOOM_API gridloom_status gridloom_events_create(const char *folder, int64_t step,
+                                                    gridloom_events **events);
+/* Adds `count` numbers of a step, values[i] under tags[i]. */
+GRIDLOOM_API gridloom_status gridloom_events_scalars(gridloom_events *events, int64_t step,
+                                                     const char *const *tags, const double *values,
+                                                     int32_t count);
+/* Adds how the elements of a tensor are spread. */
+GRIDLOOM_API gridloom_status gridloom_events_histogram(gridloom_events *events, int64_t step,
+                                                       const char *tag,
+                                                       const gridloom_tensor *tensor);
+/* Waits until the disk has all of it. */
+GRIDLOOM_API gridloom_status gridloom_events_sync(gridloom_events *events);
+GRIDLOOM_API void gridloom_events_destroy(gridloom_events *events);
 
 /*--- Figures ------------------------------------------------------------------------------------*/
 

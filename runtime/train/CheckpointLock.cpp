@@ -17,6 +17,16 @@ using namespace gridloom;
 using namespace gridloom::rt;
 using Clock = std::chrono::steady_clock;
 
+bool gridloom::rt::takeLock(int file, std::chrono::milliseconds patience) {
+  Clock::time_point end = Clock::now() + patience;
+  while (flock(file, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR)) {
+    if (Clock::now() >= end)
+      return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
 CheckpointLock::CheckpointLock(const std::filesystem::path &folder,
                                std::chrono::milliseconds patience)
     : file{open((folder / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
@@ -24,12 +34,8 @@ CheckpointLock::CheckpointLock(const std::filesystem::path &folder,
   if (file.number < 0)
     throw Error(ErrorCode::InvalidArgument,
                 (folder / ".lock").string() + " cannot be opened: " + strerror(errno));
-  Clock::time_point end = Clock::now() + patience;
-  while (flock(file.number, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR)) {
-    if (Clock::now() >= end)
-      throw Error(ErrorCode::InvalidArgument,
-                  "--checkpoint-dir " + folder.string() +
-                      " is another run's that has not ended; wait for it, or name a new folder");
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
+  if (!takeLock(file.number, patience))
+    throw Error(ErrorCode::InvalidArgument,
+                "--checkpoint-dir " + folder.string() +
+                    " is another run's that has not ended; wait for it, or name a new folder");
 }

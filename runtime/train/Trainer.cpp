@@ -45,6 +45,7 @@ TrainingResult Trainer::run() {
     prefetch(result.progress.cursor);
   while (!isOver()) {
     takeStep();
+    showParameters();
     if (isEvaluationDue())
       evaluate();
     int64_t done = setup.getStepsDone(result.progress.cursor);
@@ -84,7 +85,7 @@ static std::string describeSetup(const TrainingSetup &setup) {
   const TrainingProgress &begin = setup.begin;
   std::string text = describe(setup.step) + ";" + (setup.eval ? describe(*setup.eval) : "");
   for (int64_t number : {setup.end, begin.step, begin.cursor, begin.numSamples, settings.evalEvery,
-                         settings.patience, settings.checkpointEvery})
+                         settings.patience, settings.checkpointEvery, settings.histogramsEvery})
     text += " " + std::to_string(number);
   char rate[64];
   snprintf(rate, sizeof rate, "%a", setup.learningRate); // all its bits
@@ -211,10 +212,23 @@ void Trainer::takeStep() {
   ++result.steps;
   progress.step += record.committed;
   progress.cursor = following;
+  record.taken = progress.step;
   if (record.committed)
     result.loss = record.values.at("loss");
   if (observer)
     observer->onStep(record);
+}
+
+/// Gives the observer every parameter's value where that is due.
+void Trainer::showParameters() {
+  int64_t every = setup.settings.histogramsEvery, taken = result.progress.step;
+  if (!every || taken % every != 0 || taken == shownStep)
+    return;
+  shownStep = taken;
+  for (const auto &[name, role] : getRoles(*setup.plan))
+    if (role == StateRole::Parameter)
+      if (HostArray whole = session.gatherState(name); !whole.isNull() && observer)
+        observer->onParameter(taken, name, whole);
 }
 
 /// The first sample that is not finite: "; x.npy holds nan in sample 77", or nothing.
@@ -303,6 +317,13 @@ TrainingValues Trainer::Means::get() const {
   TrainingValues means;
   for (const auto &[name, sum] : sums)
     means[name] = isCount(name) ? sum : sum / sums.at(findCount(name, sums));
+  if (terms.empty())
+    return means;
+  // Each loss counts in its own way. One that no label counted for adds nothing, as in a step.
+  means.erase("loss");
+  for (const std::string &term : terms)
+    if (means.contains(term))
+      means["loss"] += means.at(term);
   return means;
 }
 
@@ -311,7 +332,8 @@ void Trainer::evaluate() {
   const TrainedEntry &entry = *setup.eval;
   EvaluationRecord record;
   record.step = setup.getStepsDone(result.progress.cursor);
-  Means means;
+  record.taken = result.progress.step;
+  Means means(setup.plan->getTraining()->terms);
   std::vector<int64_t> samples(size_t(entry.batch));
   for (int64_t first = 0; first + entry.batch <= entry.data.getNumSamples(); first += entry.batch) {
     std::iota(samples.begin(), samples.end(), first);

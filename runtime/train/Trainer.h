@@ -25,6 +25,7 @@ using TrainingValues = std::map<std::string, double>;
 
 struct StepRecord {
   int64_t step = 0;   // of all that were tried, from 1
+  int64_t taken = 0;  // steps that were taken so far, this one among them if it was
   int64_t epoch = 0;  // of the first sample, from 1
   int64_t cursor = 0; // before the step
   double learningRate = 0;
@@ -35,8 +36,10 @@ struct StepRecord {
 
 struct EvaluationRecord {
   int64_t step = 0; // after which it was
+  int64_t taken = 0;
   /// `loss` is the mean over all that `count` counts, a metric over what `METRIC.count` does, or
-  /// `count` where there is none; the counts are sums. What no sample counted for is not there.
+  /// `count` where there is none; the counts are sums. What no sample counted for is not there. Of
+  /// several losses each is such a mean, and `loss` is the sum of these.
   TrainingValues values;
   bool isBest = false;
 };
@@ -47,6 +50,10 @@ public:
   virtual ~TrainingObserver() = default;
   virtual void onStep(const StepRecord &) {}
   virtual void onEvaluation(const EvaluationRecord &) {}
+  /// A parameter's whole value, every so many steps that were taken.
+  virtual void onParameter(int64_t taken, const std::string &, const HostArray &) {
+    static_cast<void>(taken);
+  }
   /// A checkpoint is about to be written: all that was before belongs to it.
   virtual void onCheckpoint(const std::filesystem::path &) {}
   /// Something that people should know, one line.
@@ -86,6 +93,7 @@ private:
   void restore();
   void takeStep();
   void refuseStep(const StepRecord &record, const Batch &batch);
+  void showParameters();
   void evaluate();
   bool isEvaluationDue() const;
   bool isEvaluationLeft() const;
@@ -95,10 +103,13 @@ private:
   /// Adds the values of some batches up.
   class Means {
   public:
+    /// `terms`: what `loss` is the sum of, empty where it is a mean itself.
+    explicit Means(const std::vector<std::string> &terms) : terms(terms) {}
     void add(const TrainingValues &values);
     TrainingValues get() const;
 
   private:
+    const std::vector<std::string> &terms;
     TrainingValues sums;
   };
 
@@ -114,7 +125,7 @@ private:
   CheckpointWriter writer;
   std::future<Batch> next;
   TrainingResult result;
-  int64_t savedCursor = -1;
+  int64_t savedCursor = -1, shownStep = 0;
   double bestLoss;
   int64_t evaluationsSinceBest = 0;
 };

@@ -6,13 +6,17 @@
 #include "runtime/train/TrainingLog.h"
 
 #include "runtime/core/Error.h"
+#include "runtime/train/CheckpointLock.h"
+#include "support/Descriptor.h"
 #include "support/FileSwap.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <fcntl.h>
 #include <fstream>
+#include <sys/stat.h>
 #include <tuple>
 #include <unistd.h>
 #include <utility>
@@ -73,13 +77,17 @@ static std::pair<std::string, size_t> findLast(const std::string &log, size_t ev
   return {isThere ? log.substr(begin, end - begin) : "", begin};
 }
 
-/// The rows of an earlier log that are before the sample `begin`, with the header.
+/// The part of an earlier log that is before the sample `begin`, with the header; empty where the
+/// run ended before it wrote that.
 static std::string readEarlier(const fs::path &path, const TrainingSetup &setup) {
   std::ifstream stream(path, std::ios::binary);
   std::string kept = makeHeader(setup), line;
   if (!stream)
     throw refuse(path, std::string("cannot be read: ") + strerror(errno));
-  if (!std::getline(stream, line) || line + "\n" != kept)
+  std::getline(stream, line);
+  if (stream.eof() && kept.starts_with(line))
+    return "";
+  if (line + "\n" != kept)
     throw refuse(path, "is no log of this run: it begins with other columns; name another file");
   while (std::getline(stream, line) && !stream.eof()) { // a line that was cut off has no end
     size_t at = line.find(',', line.find(',') + 1);
@@ -88,8 +96,9 @@ static std::string readEarlier(const fs::path &path, const TrainingSetup &setup)
     auto [end, problem] = std::from_chars(digits, line.data() + line.size(), first);
     if (at == std::string::npos || problem != std::errc())
       throw refuse(path, "is no log of this run: it has the row '" + line + "'; name another file");
-    if (first < setup.begin.cursor)
-      kept += line + "\n";
+    if (first >= setup.begin.cursor)
+      break; // as all that follow
+    kept += line + "\n";
   }
   return kept;
 }
@@ -113,11 +122,34 @@ void TrainingLog::check(const fs::path &path, const TrainingSetup &setup) {
   readEarlier(path, setup);
 }
 
+/// Opens or makes the file, and locks it.
+void TrainingLog::open() {
+  for (;;) {
+    Descriptor opened{::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)};
+    struct stat mine{}, there{};
+    if (opened.number < 0 || fstat(opened.number, &mine) != 0)
+      throw refuse(path, std::string("cannot be written: ") + strerror(errno));
+    if (S_ISREG(mine.st_mode)) {
+      if (!takeLock(opened.number))
+        throw refuse(path,
+                     "is another run's that has not ended; wait for it, or name another file");
+      if (stat(path.c_str(), &there) != 0 || there.st_ino != mine.st_ino ||
+          there.st_dev != mine.st_dev)
+        continue; // the run that had it renamed it
+    }
+    FILE *stream = fdopen(opened.number, "a");
+    if (!stream)
+      throw refuse(path, std::string("cannot be written: ") + strerror(errno));
+    opened.number = -1;
+    file.reset(stream);
+    return;
+  }
+}
+
 /// The rows may be of a run whose checkpoints are elsewhere, which this one was meant to continue.
 void TrainingLog::keepEarlier(const TrainingSetup &setup) {
   std::error_code error;
-  if (setup.checkpoint || !isThere(path) ||
-      fs::file_size(path, error) <= makeHeader(setup).size() || error)
+  if (setup.checkpoint || fs::file_size(path, error) <= makeHeader(setup).size() || error)
     return;
   int number = 1;
   do
@@ -126,27 +158,36 @@ void TrainingLog::keepEarlier(const TrainingSetup &setup) {
   fs::rename(path, keptPath, error);
   if (error)
     throw refuse(path, "cannot be renamed to " + keptPath.string() + ": " + error.message());
+  open();
+}
+
+/// Cuts what is made again, and returns what stays.
+std::string TrainingLog::readKept(const TrainingSetup &setup) {
+  keepEarlier(setup);
+  std::string contents = readEarlier(path, setup);
+  std::error_code error;
+  if (ftruncate(fileno(file.get()), off_t(contents.size())) != 0)
+    throw refuse(path, std::string("cannot be written: ") + strerror(errno));
+  if (std::string reason = syncPath(fs::absolute(path, error).parent_path()); !reason.empty())
+    throw refuse(path, "cannot be written: " + reason);
+  return contents;
 }
 
 TrainingLog::TrainingLog(fs::path given, const TrainingSetup &setup)
     : path(std::move(given)), values(findMetrics(setup.step)), evalValues(findEvalValues(setup)) {
-  keepEarlier(setup);
-  std::string contents = isThere(path) ? readEarlier(path, setup) : makeHeader(setup);
+  open();
+  std::string contents = isThere(path) ? readKept(setup) : "";
+  if (contents.empty())
+    write(contents = makeHeader(setup));
   if (setup.eval && setup.begin.cursor >= setup.end)
     std::tie(lastRow, lastBegin) = findLast(contents, evalValues.size());
-  if (std::string reason = replaceFile(path, {contents}, /*isDurable=*/true); !reason.empty())
-    throw refuse(path, "cannot be written: " + reason);
-  file = fopen(path.c_str(), "ae");
-  if (!file)
-    throw refuse(path, std::string("cannot be written: ") + strerror(errno));
 }
 
 TrainingLog::~TrainingLog() {
   // What is left after an error is written as far as that can be done.
   if (!row.empty())
     row += evaluated + "\n";
-  fwrite(row.data(), 1, row.size(), file);
-  fclose(file);
+  fwrite(row.data(), 1, row.size(), file.get());
 }
 
 /// The shortest text that reads back as this f32, or as a number close to this double.
@@ -176,7 +217,8 @@ void TrainingLog::add(const StepRecord &record) {
 }
 
 void TrainingLog::add(const EvaluationRecord &record) {
-  bool isAgain = row.empty() && !lastRow.empty() && ftruncate(fileno(file), off_t(lastBegin)) == 0;
+  bool isAgain =
+      row.empty() && !lastRow.empty() && ftruncate(fileno(file.get()), off_t(lastBegin)) == 0;
   if (isAgain)
     row = std::exchange(lastRow, "");
   evaluated.clear();
@@ -190,16 +232,19 @@ void TrainingLog::flush() {
   if (row.empty())
     return;
   row += evaluated + "\n";
-  bool isWritten = fwrite(row.data(), 1, row.size(), file) == row.size() && fflush(file) == 0;
-  row.clear();
+  std::string whole = std::exchange(row, "");
   evaluated.clear();
-  if (!isWritten)
+  write(whole);
+}
+
+void TrainingLog::write(std::string_view text) {
+  if (fwrite(text.data(), 1, text.size(), file.get()) != text.size() || fflush(file.get()) != 0)
     throw refuse(path, std::string("cannot be written: ") + strerror(errno));
 }
 
 void TrainingLog::sync() {
   flush();
   // Terminals and pipes have nothing to sync.
-  if (fsync(fileno(file)) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
+  if (fsync(fileno(file.get())) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
     throw refuse(path, std::string("cannot be written: ") + strerror(errno));
 }

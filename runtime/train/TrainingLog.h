@@ -9,6 +9,7 @@
 #include "runtime/train/Trainer.h"
 
 #include <cstdio>
+#include <memory>
 
 namespace gridloom::rt {
 
@@ -30,7 +31,8 @@ public:
   /// empty where there was none with a row.
   const std::filesystem::path &getKept() const { return keptPath; }
 
-  /// Opens the file. Throws InvalidArgument with the path and the system's reason.
+  /// Opens the file for this run alone: it is locked as long as this lives, as CheckpointLock does.
+  /// Throws InvalidArgument with the path and the system's reason, or where another run has it.
   TrainingLog(std::filesystem::path path, const TrainingSetup &setup);
   ~TrainingLog();
   TrainingLog(const TrainingLog &) = delete;
@@ -46,11 +48,17 @@ public:
   void sync();
 
 private:
+  void open();
   void keepEarlier(const TrainingSetup &setup);
+  std::string readKept(const TrainingSetup &setup);
+  void write(std::string_view text);
 
   std::filesystem::path path, keptPath;
   std::vector<std::string> values, evalValues; // columns after the fixed ones
-  FILE *file = nullptr;
+  struct Closer {
+    void operator()(FILE *file) const { fclose(file); }
+  };
+  std::unique_ptr<FILE, Closer> file;
   std::string row, evaluated; // of the last step
   /// Where all steps were logged before: the last row in the file, but for the evaluation that is
   /// made again, and where it begins.

@@ -97,6 +97,11 @@ static TrainedEntry openEntry(const Plan &plan, const char *name, const Training
   for (const char *needed : {"loss", "count"})
     if (!std::ranges::count(entry.values, needed))
       throw usage("entry '" + std::string(name) + "' has no output '" + needed + "' f32 []");
+  for (const std::string &term : plan.getTraining()->terms)
+    for (const std::string &needed : {term, term + ".count"})
+      if (!std::ranges::count(entry.values, needed))
+        throw usage("entry '" + std::string(name) + "' has no output '" + needed +
+                    "' f32 [], a part of its loss");
   return entry;
 }
 

@@ -39,6 +39,7 @@ struct TrainingSettings {
   std::filesystem::path checkpoints;  // empty: none
   int64_t checkpointEvery = 0;        // steps; 0: at the end alone
   int64_t keep = 3;                   // checkpoints
+  int64_t histogramsEvery = 0;        // taken steps between those of parameters; 0: none
   /// Continue a checkpoint: `resumeFrom`, or the latest in `checkpoints` where that is empty; a
   /// folder without any is begun.
   bool resume = false;

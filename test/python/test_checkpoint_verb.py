@@ -305,6 +305,24 @@ def test_no_file_of_the_model_is_replaced(tools, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"c", "m.onnx", "t.onnx.data", "link", "hard.onnx", "linked.onnx"}
 
 
+@pytest.mark.parametrize("name", ["states.safetensors", "manifest.safetensors", "link.safetensors", "new.onnx"])
+def test_a_checkpoint_is_not_written_into(tools, tmp_path, name):
+    """Not its own folder, nor another one of the run, not by a link either."""
+    model = make_model(tmp_path / "m.onnx")
+    for step in (1, 2):
+        write_checkpoint(tmp_path / "run" / f"step-{step:010d}", trained(step))
+    (tmp_path / "link.safetensors").symlink_to(tmp_path / "run" / "step-0000000001" / "states.safetensors")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for step in (1, 2):
+        folder = tmp_path / "run" / f"step-{step:010d}"
+        output = tmp_path / name if name.startswith("link") else folder / ".." / folder.name / name
+        for force in ((), ("--force",)):
+            words = refused(tools, "export", tmp_path / "run", "--model", model, "-o", output, *force)
+            assert "which stays as it is; choose another name" in words and "is inside of the checkpoint" in words
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    tools.call("checkpoint", "export", tmp_path / "run", "-o", tmp_path / "run" / "beside.safetensors")
+
+
 def test_exported_safetensors_are_the_parameters(tools, tmp_path):
     states = trained()
     write_checkpoint(tmp_path / "c", states)

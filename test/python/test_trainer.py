@@ -277,3 +277,50 @@ def test_a_plan_that_does_not_train_is_refused(tools, model, tmp_path):
     plan = gridloom.compile(model, tmp_path / "m.plan", dims={"batch": 4}, tools=tools.folder)
     with pytest.raises(ValueError, match=r"m.plan has no entry 'train_step' \(entries: main\); compile the model with train=True"):
         gridloom.Trainer(plan)
+
+
+@pytest.mark.parametrize("mesh", ["", "data=2"])
+def test_each_of_several_losses_is_a_mean_over_what_it_counts(tools, tmp_path, mesh):
+    """Labels of one loss are ignored, in each batch another number of them: a batch is no measure of how much it counts."""
+    random = np.random.default_rng(0)
+    weights = {name: random.standard_normal((SIZE, CLASSES)).astype(np.float32) / 8 for name in ("wa", "wb")}
+    nodes = [helper.make_node("MatMul", ["x", name], [output]) for name, output in (("wa", "a"), ("wb", "b"))]
+    value = lambda name, size: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", size])  # noqa: E731
+    tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "two", [value("x", SIZE)], [value("a", CLASSES), value("b", CLASSES)], tensors)
+    onnx.save(helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)]), tmp_path / "m.onnx")
+    plan = gridloom.compile(
+        tmp_path / "m.onnx",
+        tmp_path / "m.plan",
+        dims={"batch": 4},
+        mesh=mesh or None,
+        train=True,
+        loss=["cross_entropy(a, la, ignore_index=-1, weight=2)", "cross_entropy(b, lb)"],
+        metric="accuracy(b, lb)",
+        optimizer="sgd(lr=0)",
+        tools=tools.folder,
+    )
+    assert plan.training["terms"] == ["loss.1", "loss.2"]
+    data = {"x": random.standard_normal((16, SIZE)).astype(np.float32), "la": random.integers(0, CLASSES, 16)}
+    data["lb"] = random.integers(0, CLASSES, 16)
+    data["la"][[1, 2, 3, 4, 8, 9, 10, 11]] = -1  # 1, 3, 0 and 4 of the batches' labels are left
+    counted = data["la"] >= 0
+    first = 2 * cross_entropy(data["x"][counted] @ weights["wa"], data["la"][counted])
+    second = cross_entropy(data["x"] @ weights["wb"], data["lb"])
+    with gridloom.Trainer(plan) as trainer:
+        found = trainer.evaluate(data)
+    assert found["loss"] == pytest.approx(first + second, rel=1e-5)
+    assert (found["loss.1"], found["loss.2"]) == (pytest.approx(first, rel=1e-5), pytest.approx(second, rel=1e-5))
+    assert found["count"] == counted.sum() and "loss.1.count" not in found
+    np.savez(tmp_path / "data.npz", **data)
+    log = tmp_path / "log.csv"
+    tools.call("train", plan.path, "--data", tmp_path / "data.npz", "--eval-data", tmp_path / "data.npz", "--steps", 1, "--log", log)
+    header, row = (line.split(",") for line in log.read_text().splitlines())
+    logged = dict(zip(header, row, strict=True))
+    assert float(logged["eval_loss"]) == pytest.approx(first + second, rel=1e-5)
+    assert float(logged["eval_loss.1"]) == pytest.approx(first, rel=1e-5)
+    assert float(logged["loss"]) == pytest.approx(float(logged["loss.1"]) + float(logged["loss.2"]), rel=1e-6)
+    # Where no label of one loss counts, the other one is left.
+    with gridloom.Trainer(plan) as trainer:
+        found = trainer.evaluate({name: array[8:12] for name, array in data.items()})
+        assert found["loss"] == pytest.approx(cross_entropy(data["x"][8:12] @ weights["wb"], data["lb"][8:12]), rel=1e-5)

@@ -219,7 +219,7 @@ def test_a_resumed_run_is_the_whole_run(tmp_path, data, killed):
     assert read(first.session)[:saved] + read(second.session) == read(whole.session)
     for name, value in whole.state_dict().items():
         np.testing.assert_array_equal(second.state_dict()[name], value)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"step-{step:010d}" for step in (2, 4, 6, 8)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", *(f"step-{step:010d}" for step in (2, 4, 6, 8))]
     assert gridloom.Trainer(Regression()).fit(data(), **options) == []  # nothing is left to do
 
 
@@ -260,6 +260,19 @@ def test_checkpoints_of_another_run_stay(tmp_path):
     loaded.load(run)
     loaded.fit(table(), steps=1, checkpoint_dir=run)
     assert (run / "step-0000000008").exists()
+
+
+def test_a_folder_is_one_runs(tmp_path, monkeypatch):
+    """Another fit, or gridloom train, has it as long as it goes on."""
+    monkeypatch.setattr("gridloom.trainer._LOCK_PATIENCE", 0.1)
+    data, run = table(), {"checkpoint_dir": tmp_path / "run", "resume": True}
+
+    def second(trainer, step, results):
+        with pytest.raises(ValueError, match="checkpoint_dir .*run is another run's that has not ended; wait for it, or name a new folder"):
+            gridloom.Trainer(Regression()).fit(data, steps=2, **run)
+
+    gridloom.Trainer(Regression(), callbacks=[second]).fit(data, steps=2, **run)
+    assert len(gridloom.Trainer(Regression()).fit(data, steps=3, **run)) == 1
 
 
 def test_a_first_save_that_was_killed_is_no_checkpoint(tmp_path):

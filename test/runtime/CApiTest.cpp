@@ -412,4 +412,30 @@ TEST_F(CApi, SchedulesAndOrdersNeedNoSession) {
   EXPECT_EQ(gridloom_sample_order(3, 1, 0, 3, nullptr), GRIDLOOM_INVALID_ARGUMENT);
 }
 
+/// What is in the files is EventLogTest's.
+TEST_F(CApi, EventsNeedNoSession) {
+  TemporaryFolder folder;
+  std::string path = folder.getPath() / "runs";
+  gridloom_events *events = nullptr, *more = nullptr;
+  ASSERT_EQ(gridloom_events_create(path.c_str(), -1, &events), GRIDLOOM_OK);
+  const char *tags[] = {"loss", "accuracy"};
+  double values[] = {2, 0.5};
+  EXPECT_EQ(gridloom_events_scalars(events, 1, tags, values, 2), GRIDLOOM_OK);
+  float data[] = {1, -1};
+  int64_t shape[] = {2};
+  gridloom_tensor tensor = {GRIDLOOM_F32, 1, shape, data};
+  EXPECT_EQ(gridloom_events_histogram(events, 1, "w", &tensor), GRIDLOOM_OK);
+  EXPECT_EQ(gridloom_events_sync(events), GRIDLOOM_OK);
+  EXPECT_EQ(gridloom_events_create(path.c_str(), -1, &more), GRIDLOOM_INVALID_ARGUMENT);
+  EXPECT_THAT(gridloom_last_error(), HasSubstr("has events of another run"));
+  ASSERT_EQ(gridloom_events_create(path.c_str(), 1, &more), GRIDLOOM_OK);
+  EXPECT_EQ(gridloom_events_scalars(more, 1, nullptr, values, 2), GRIDLOOM_INVALID_ARGUMENT);
+  EXPECT_EQ(gridloom_events_histogram(more, 1, "w", nullptr), GRIDLOOM_INVALID_ARGUMENT);
+  EXPECT_EQ(gridloom_events_histogram(more, 1, nullptr, &tensor), GRIDLOOM_INVALID_ARGUMENT);
+  EXPECT_EQ(gridloom_events_sync(nullptr), GRIDLOOM_INVALID_ARGUMENT);
+  gridloom_events_destroy(events);
+  gridloom_events_destroy(more);
+  gridloom_events_destroy(nullptr);
+}
+
 } // namespace

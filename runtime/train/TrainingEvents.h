@@ -1,0 +1,45 @@
+//===- TrainingEvents.h - a training run for TensorBoard --------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_TRAIN_TRAININGEVENTS_H
+#define GRIDLOOM_RUNTIME_TRAIN_TRAININGEVENTS_H
+
+#include "runtime/train/EventLog.h"
+#include "runtime/train/Trainer.h"
+
+namespace gridloom::rt {
+
+/// Event files (EventLog.h) of the steps that were taken, by their number: `loss`, metrics,
+/// `learning_rate`, `gradient_norm`, `samples_per_second`; `eval_loss` and `eval_` metrics; and
+/// histograms `parameters/NAME`. A run that is continued goes on in its folder. Where it is begun
+/// once more, since there is no checkpoint, what was there is moved into a folder in it.
+class TrainingEvents {
+public:
+  /// Throws InvalidArgument where the folder has events, unless `setup` is to resume a run.
+  static void check(const std::filesystem::path &folder, const TrainingSetup &setup);
+
+  /// As EventLog's constructor.
+  TrainingEvents(const std::filesystem::path &folder, const TrainingSetup &setup);
+
+  /// The folder of what a run without a checkpoint had left, "earlier.1" or a later number; empty
+  /// where there was nothing.
+  const std::filesystem::path &getKept() const { return kept; }
+
+  void add(const StepRecord &record);
+  void add(const EvaluationRecord &record);
+  void add(int64_t step, const std::string &parameter, const HostArray &value);
+  void flush() { log.flush(); }
+  /// Waits until the disk has all of it.
+  void sync() { log.sync(); }
+
+private:
+  const TrainingSetup &setup;
+  std::filesystem::path kept;
+  EventLog log;
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_TRAIN_TRAININGEVENTS_H
