@@ -13,6 +13,7 @@ import dataclasses
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from onnx import TensorProto, helper, numpy_helper
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "test" / "onnx"), str(ROOT / "python")]
 
-jax = pytest.importorskip("jax", reason="jax is not installed; pip install 'gridloom[oracle]' has it")
+jax = pytest.importorskip("jax", reason="jax is not installed; extra 'oracle' of pyproject.toml has it")
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_enable_x64", True)
 
@@ -51,7 +52,6 @@ class Model:
     vocabulary: int = 50
     batch_norm: bool = False
     inputs: Callable[[], dict[str, np.ndarray]] | None = None
-    marks: tuple = ()
 
 
 def small(name: str, **options) -> Callable[[], onnx.ModelProto]:
@@ -85,6 +85,7 @@ def load_detector() -> onnx.ModelProto:
     return model
 
 
+QUICK = {"mlp", "gpt2", "lstm", "resnet, batch statistics"}  # the others are for --full
 BERT = zoo.BertConfig(layers=2, hidden=32, heads=4, intermediate=64, vocabulary=50, positions=16)
 TOKENS = {"batch": 2, "sequence": 6}
 PICTURES = {"batch": 2}
@@ -103,11 +104,11 @@ MODELS = {
     "lstm, both directions": Model(small("lstm-both"), TOKENS),
     "MiniLM, trained": Model(
         lambda: onnx.load(str(zoo.minilm_file(ROOT / "build" / "zoo" / "minilm.onnx"))), {"batch": 2, "sequence": 8},
-        loss="product", inputs=lambda: zoo.encode(zoo.SENTENCES[:2], 8), marks=(pytest.mark.full,),
+        loss="product", inputs=lambda: zoo.encode(zoo.SENTENCES[:2], 8),
     ),
     "PP-OCRv4 detector, trained": Model(
         load_detector, {},
-        loss="product", inputs=lambda: {"x": real_models.detector_inputs()["x"][:2, :, 16:48, :64]}, marks=(pytest.mark.full,),
+        loss="product", inputs=lambda: {"x": real_models.detector_inputs()["x"][:2, :, 16:48, :64]},
     ),
 }  # fmt: skip
 
@@ -184,58 +185,74 @@ def interpret(folder: Path, model: onnx.ModelProto, inputs) -> tuple[float, dict
     return float(outputs["loss"]), take_gradients(outputs, folder.name)
 
 
-def measure_interpreted(folder: Path, case: Model) -> tuple[int, float]:
-    """The number of gradients, and the largest error of one as a share of the largest gradient of all."""
-    model, inputs = prepare(case)
+@dataclasses.dataclass(frozen=True)
+class Oracle:
+    """A model in both types, its inputs in both, and JAX's results for the wide one."""
+
+    model: onnx.ModelProto
+    wide: onnx.ModelProto
+    inputs: dict[str, np.ndarray]
+    wide_inputs: dict[str, np.ndarray]
+    loss: float
+    gradients: dict[str, np.ndarray]
+
+
+@cache
+def ask_jax(name: str) -> Oracle:
+    model, inputs = prepare(MODELS[name])
     wide = jax_models.widen(model)
-    inputs = {name: array.astype(np.float64) if array.dtype == np.float32 else array for name, array in inputs.items()}
-    loss, expected = differentiate_by_jax(wide, inputs)
-    actual_loss, actual = interpret(folder / "f64", wide, inputs)
-    assert actual_loss == pytest.approx(loss, rel=1e-12)
-    # What rounding alone makes differ from zero in one of them is absent in the other, and the like.
-    largest = max(np.abs(array).max() for array in expected.values())
-    absent = {name for name in expected.keys() - actual.keys() if np.abs(expected[name]).max() > 0}
-    assert not absent and actual.keys() <= expected.keys(), (absent, actual.keys() - expected.keys())
-    errors = {name: float(np.abs(array - expected[name]).max() / largest) for name, array in actual.items()}
+    wide_inputs = {key: array.astype(np.float64) if array.dtype == np.float32 else array for key, array in inputs.items()}
+    return Oracle(model, wide, inputs, wide_inputs, *differentiate_by_jax(wide, wide_inputs))
+
+
+def measure_interpreted(folder: Path, name: str) -> tuple[int, float]:
+    """The number of gradients, and the largest error of an element as a share of the largest gradient of all."""
+    oracle = ask_jax(name)
+    loss, gradients = interpret(folder / "f64", oracle.wide, oracle.wide_inputs)
+    assert loss == pytest.approx(oracle.loss, rel=1e-12)
+    absent = {key for key in oracle.gradients.keys() - gradients.keys() if oracle.gradients[key].any()}
+    assert not absent and gradients.keys() <= oracle.gradients.keys(), (absent, gradients.keys() - oracle.gradients.keys())
+    largest = max(np.abs(array).max() for array in oracle.gradients.values())
+    errors = {key: float(np.abs(array - oracle.gradients[key]).max() / largest) for key, array in gradients.items()}
     worst = max(errors, key=errors.get)
     assert errors[worst] <= INTERPRETED, (worst, errors[worst])
     return len(errors), errors[worst]
 
 
-def measure_compiled(tools, folder: Path, case: Model, mesh: str) -> float:
+def measure_compiled(tools, folder: Path, name: str, mesh: str) -> float:
     """The norm of the error of all gradients together, as a share of their norm."""
-    model, inputs = prepare(case)
-    wide_inputs = {name: array.astype(np.float64) if array.dtype == np.float32 else array for name, array in inputs.items()}
-    loss, expected = differentiate_by_jax(jax_models.widen(model), wide_inputs)
-    onnx.save(model, folder / "m.onnx")
+    oracle = ask_jax(name)
+    onnx.save(oracle.model, folder / "m.onnx")
     tools.compile(folder / "m.onnx", folder / f"{mesh}.plan", "--mesh", mesh, "--gradients-of", "loss")
-    outputs = tools.run(folder / f"{mesh}.plan", inputs, folder / f"run {mesh}").outputs
-    assert outputs["loss"] == pytest.approx(loss, rel=1e-5)
-    actual = {name.replace("/", "_"): array for name, array in take_gradients(outputs, mesh).items()}
+    outputs = tools.run(folder / f"{mesh}.plan", oracle.inputs, folder / f"run {mesh}").outputs
+    assert outputs["loss"] == pytest.approx(oracle.loss, rel=1e-5)
+    actual = take_gradients(outputs, mesh)
     error = norm = 0.0
-    for name, array in expected.items():
+    for key, array in oracle.gradients.items():
+        got = actual.get(key.replace("/", "_"))  # as files are named
+        assert got is not None or not array.any(), key
         norm += float((array**2).sum())
-        got = actual.get(name.replace("/", "_"))
-        assert got is not None or not array.any(), name
-        if got is not None:
-            error += float(((got - array) ** 2).sum())
+        error += float(((got - array) ** 2).sum()) if got is not None else 0.0
     return float(np.sqrt(error / norm))
 
 
-CASES = [pytest.param(case, marks=case.marks, id=name) for name, case in MODELS.items()]
-SMOOTH = [pytest.param(case, marks=case.marks, id=name) for name, case in MODELS.items() if not case.batch_norm]
+def list_cases(names) -> list:
+    return [pytest.param(name, marks=[] if name in QUICK else pytest.mark.full) for name in names]
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_interpreted_gradients_are_those_of_jax_in_float64(tmp_path, case):
-    count, error = measure_interpreted(tmp_path, case)
+SMOOTH = [name for name, case in MODELS.items() if not case.batch_norm]
+
+
+@pytest.mark.parametrize("name", list_cases(MODELS))
+def test_interpreted_gradients_are_those_of_jax_in_float64(tmp_path, name):
+    count, error = measure_interpreted(tmp_path, name)
     print(f"{count} tensors, worst error {error:.1e} of the largest gradient")
 
 
-@pytest.mark.parametrize("case", SMOOTH)
-def test_compiled_gradients_are_near_those_of_float64(tools, tmp_path, case):
-    for mesh in ("x=1", case.mesh):
-        assert measure_compiled(tools, tmp_path, case, mesh) <= COMPILED, mesh
+@pytest.mark.parametrize("name", list_cases(SMOOTH))
+def test_compiled_gradients_are_near_those_of_float64(tools, tmp_path, name):
+    for mesh in ("x=1", MODELS[name].mesh):
+        assert measure_compiled(tools, tmp_path, name, mesh) <= COMPILED, mesh
 
 
 def test_a_wrong_gradient_is_seen(tmp_path, monkeypatch):
@@ -249,7 +266,7 @@ def test_a_wrong_gradient_is_seen(tmp_path, monkeypatch):
 
     monkeypatch.setitem(globals(), "interpret", wrong)
     with pytest.raises(AssertionError):
-        measure_interpreted(tmp_path, MODELS["mlp"])
+        measure_interpreted(tmp_path, "mlp")
 
 
 def main() -> None:
@@ -259,10 +276,10 @@ def main() -> None:
     print("| model | gradients | interpreter, f64 | compiled, f32, 1 device | 2 devices |\n|---|---|---|---|---|")
     for name, case in MODELS.items():
         with tempfile.TemporaryDirectory() as folder:
-            count, error = measure_interpreted(Path(folder), case)
+            count, error = measure_interpreted(Path(folder), name)
             compiled = ["-", "-"]
             if not case.batch_norm:
-                compiled = [f"{measure_compiled(tools, Path(folder), case, mesh):.1e}" for mesh in ("x=1", case.mesh)]
+                compiled = [f"{measure_compiled(tools, Path(folder), name, mesh):.1e}" for mesh in ("x=1", case.mesh)]
             print(f"| {name} | {count} | {error:.1e} | {compiled[0]} | {compiled[1]} ({case.mesh}) |", flush=True)
 
 
