@@ -11,7 +11,7 @@ from conftest import onnxruntime_session
 from training_exports import evaluation_of, save_cnn, save_transformer
 from training_models import load_digits
 
-BATCH, STEPS = 32, 500
+BATCH, STEPS = 32, 300
 MODELS = {"cnn": save_cnn, "transformer": save_transformer}
 
 

@@ -71,7 +71,7 @@ def train(tools, folder: Path, data, held_out, steps: int) -> float:
     np.savez(folder / "held-out.npz", **held_out)
     tools.compile(
         folder / "model.onnx", folder / "model.plan", "--train", "--loss", "cross_entropy(logits, labels, label_smoothing=0.1)",
-        "--metric", "accuracy(logits, labels)", "--optimizer", "adamw(lr=1.5e-4)", "--clip", "norm(1.0)",
+        "--metric", "accuracy(logits, labels)", "--optimizer", "adamw(lr=2e-4)", "--clip", "norm(1.0)",
         "--param", "rank<=1: weight_decay=0", "--param", "embeddings.*: frozen", "--param", "classifier.*: lr*10",
         "--dim", f"batch={BATCH}", "--dim", f"sequence={LENGTH}", "--mesh", "data=2,model=2",
     )  # fmt: skip
@@ -114,7 +114,7 @@ def test_trained_minilm_is_better_than_a_linear_probe(tools, tmp_path, spans):
     path = save_classifier(tmp_path / "model.onnx")
     features = [run_batches(path, part["input_ids"], "features") for part in spans]
     probe = probe_accuracy(features[0], data["labels"], features[1], held_out["labels"])
-    accuracy = train(tools, tmp_path, data, held_out, steps=600)
+    accuracy = train(tools, tmp_path, data, held_out, steps=400)
     print(f"{len(data['labels'])} spans, {len(held_out['labels'])} held out: probe {probe:.4f}, trained {accuracy:.4f}")
     assert probe < 0.9
     assert accuracy >= probe + 0.05
