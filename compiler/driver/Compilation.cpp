@@ -239,6 +239,9 @@ std::string gridloom::getTrainFlags(const TrainOptions &options) {
   if (!options.clip.empty())
     add("clip", {options.clip});
   add("param", options.parameters);
+  add("init", options.inits);
+  if (options.seed)
+    add("seed", {std::to_string(*options.seed)});
   return flags;
 }
 
@@ -271,6 +274,9 @@ LogicalResult Compilation::checkTraining() {
   else if (first > *findPhase("simplify"))
     fail("--train comes too late for --start-from " + options.startFrom +
          "; the simplify phase adds the training step");
+  if (train.seed && train.inits.empty())
+    fail("--seed " + std::to_string(*train.seed) +
+         " goes with --init, whose numbers it is of; the order of samples is train --seed");
   if (train.optimizer.empty())
     train.optimizer = "adamw";
   if (train.accumulate && options.microbatches)

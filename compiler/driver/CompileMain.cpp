@@ -10,6 +10,7 @@
 #include "compiler/interpreter/CheckOptions.h"
 #include "compiler/onnx/ModelSummary.h"
 #include "passes/train/Clipping.h"
+#include "passes/train/Initializers.h"
 #include "passes/train/Losses.h"
 #include "passes/train/Optimizers.h"
 #include "passes/train/Parameters.h"
@@ -142,6 +143,14 @@ static void addTrainOptions(CLI::App &verb, CompileOptions &all) {
                   std::string("settings of some weights: ") + train::kParameterGrammar)
       ->type_name("PATTERN: SETTINGS")
       ->allow_extra_args(false);
+  verb.add_option("--init", options.inits,
+                  std::string("what some weights begin with, in place of the model's values: ") +
+                      train::kInitGrammar)
+      ->type_name("PATTERN: DISTRIBUTION")
+      ->allow_extra_args(false);
+  verb.add_option("--seed", options.seed,
+                  "the seed of what --init draws, 0 by default; train --init-seed takes another "
+                  "one. The order of samples has a seed of its own, train --seed");
   verb.add_option("--accumulate", options.accumulate, "the same as --microbatches, with --train")
       ->check(CLI::Range(1, 64));
   verb.add_option("--zero", all.zero,

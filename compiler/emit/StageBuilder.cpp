@@ -7,7 +7,9 @@
 
 #include "compiler/emit/LibraryMessages.h"
 #include "dialects/dist/Sharding.h"
+#include "dialects/loom/DrawAttr.h"
 #include "dialects/loom/Training.h"
+#include "dialects/loom/WeightUse.h"
 
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -214,6 +216,16 @@ static schema::StateRole toSchemaRole(StringRef role) {
       .Default(schema::NO_ROLE);
 }
 
+static void fillDraw(const Draw &draw, schema::Draw &made) {
+  made.set_distribution(draw.distribution == Draw::Distribution::Constant  ? schema::Draw::CONSTANT
+                        : draw.distribution == Draw::Distribution::Uniform ? schema::Draw::UNIFORM
+                                                                           : schema::Draw::NORMAL);
+  made.set_first(draw.first);
+  made.set_second(draw.second);
+  made.set_seed(draw.seed);
+  made.set_stream(draw.stream);
+}
+
 FailureOr<uint32_t> StageBuilder::addState(plan::BufferOp op, const schema::Buffer &buffer) {
   schema::State state;
   state.set_name(op.getName()->str());
@@ -230,6 +242,18 @@ FailureOr<uint32_t> StageBuilder::addState(plan::BufferOp op, const schema::Buff
     state.set_init(init.str());
     sources.insert(init.str());
   }
+  if (Attribute drawn = op->getAttr(loom::kDraw)) {
+    std::optional<Draw> draw = loom::readDraw(drawn);
+    if (!draw)
+      return op.emitOpError("draws state '") << state.name() << "' as " << drawn;
+    fillDraw(*draw, *state.mutable_draw());
+  }
+  if (auto ties = op->getAttrOfType<ArrayAttr>(loom::kTied))
+    for (auto tie : ties.getAsRange<DictionaryAttr>()) {
+      schema::TiedWeight *made = state.add_tied();
+      made->set_name(tie.getAs<StringAttr>("name").str());
+      made->set_transposed(tie.getAs<BoolAttr>("transposed").getValue());
+    }
   if (auto role = op->getAttrOfType<StringAttr>(loom::kRole))
     state.set_role(toSchemaRole(role.getValue()));
   for (int i = 0; i < stage.states_size(); ++i) {

@@ -8,6 +8,7 @@
 #include "compiler/interpreter/CheckOptions.h"
 #include "compiler/interpreter/CheckTensors.h"
 
+#include "dialects/loom/DrawAttr.h"
 #include "dialects/loom/Signature.h"
 #include "dialects/loom/Training.h"
 
@@ -83,6 +84,7 @@ private:
   const NamedTensors *evaluate(const Program &program, const Specialisation &specialisation,
                                bool exact);
   const Program &getReference() const;
+  bool drawsWeights() const;
   const Program &getBase(const Specialisation &specialisation) const;
   const Specialisation *find(const Program &program, const Specialisation &like);
   FailureOr<NamedTensors> makeInputs(const Specialisation &specialisation, uint64_t seed);
@@ -238,10 +240,19 @@ const Program &Check::getReference() const {
                                                                        : programs.front();
 }
 
+/// Whether weights begin with other values than the model's.
+bool Check::drawsWeights() const {
+  for (auto function : (*getReference().module).getOps<func::FuncOp>())
+    for (unsigned i = 0; i < function.getNumArguments(); ++i)
+      if (function.getArgAttr(i, loom::kDraw))
+        return true;
+  return false;
+}
+
 /// The first program that has the specialisation. A training step that was imported is the model
 /// alone, and may be that of a part of the batch.
 const Program &Check::getBase(const Specialisation &specialisation) const {
-  bool isModel = specialisation.entry != loom::kTrainStep;
+  bool isModel = specialisation.entry != loom::kTrainStep && !drawsWeights();
   return isModel && lookup(programs.front(), specialisation) ? programs.front() : getReference();
 }
 
@@ -726,6 +737,11 @@ int Check::run() {
   if (failed(checkGiven()))
     return 1;
   bool asksOrt = options.oracle == "ort"; // which knows the model alone
+  if (asksOrt && drawsWeights()) {
+    llvm::errs() << "error: --oracle ort computes with the model's weights, and the plan draws its "
+                    "own (--init); take --oracle 1rank or interpreter\n";
+    return 1;
+  }
   for (const Specialisation &specialisation : getReference().specialisations)
     if (const Program &base = getBase(specialisation); &base == &programs.front())
       broken |= failed(checkSpecialisation(*lookup(base, specialisation)));

@@ -6,6 +6,7 @@
 #include "compiler/interpreter/Interpreter.h"
 
 #include "compiler/interpreter/Machine.h"
+#include "dialects/loom/DrawAttr.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -112,13 +113,32 @@ const HostTensor *Bindings::findState(func::FuncOp function, unsigned argument) 
   return found == options.states->end() ? nullptr : &found->second;
 }
 
+/// What the runtime makes of a state that is drawn.
+static FailureOr<HostTensor> makeDrawn(func::FuncOp function, RankedTensorType type,
+                                       Attribute attribute) {
+  std::optional<Draw> draw = loom::readDraw(attribute);
+  Type element = type.getElementType();
+  if (!draw || (!element.isF32() && !element.isF64()))
+    return function.emitError() << "a state of " << type << " cannot be drawn as " << attribute;
+  HostTensor tensor(*loom::getElementKind(element), type.getShape());
+  auto fill = [&](auto values) { draw->fill(0, values.size(), values.data()); };
+  if (element.isF32())
+    fill(tensor.getMutableValues<float>());
+  else
+    fill(tensor.getMutableValues<double>());
+  return tensor;
+}
+
 /// A state before its first call, whole.
 FailureOr<HostTensor> Bindings::makeState(func::FuncOp function, unsigned argument) {
   auto init = function.getArgAttrOfType<StringAttr>(argument, loom::kInit);
+  Attribute drawn = function.getArgAttr(argument, loom::kDraw);
   if (!init) {
     auto type = cast<RankedTensorType>(function.getArgumentTypes()[argument]);
     if (auto global = function.getArgAttrOfType<TypeAttr>(argument, loom::kGlobalType))
       type = cast<RankedTensorType>(global.getValue());
+    if (drawn)
+      return makeDrawn(function, type, drawn);
     return HostTensor(*loom::getElementKind(type.getElementType()), type.getShape());
   }
   auto weight = function->getParentOfType<ModuleOp>().lookupSymbol<loom::WeightOp>(init);

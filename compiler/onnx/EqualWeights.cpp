@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/EqualWeights.h"
 
+#include "runtime/arrays/Values.h"
+#include "runtime/core/Error.h"
 #include "support/MixBits.h"
 
 #include <algorithm>
@@ -29,7 +31,18 @@ public:
     std::memcpy(&bits, data + size_t(index) * size, size);
     return bits;
   }
-  bool equals(const Bits &other) const { return std::memcmp(data, other.data, tensor.bytes) == 0; }
+  double getValue(int64_t index) const {
+    return getElement(rt::HostArray::share(tensor.type, {1}, data + size_t(index) * size, file), 0);
+  }
+  /// The first element that differs; of some part where the whole is read in parts.
+  std::optional<int64_t> findDifference(const Bits &other) const {
+    if (std::memcmp(data, other.data, tensor.bytes) == 0)
+      return std::nullopt;
+    int64_t i = 0;
+    while ((*this)[i] == other[i])
+      ++i;
+    return i;
+  }
   /// A sum over the elements, whatever their order; nothing where all are equal.
   bool sum(uint64_t &total) const {
     bool varies = false;
@@ -41,8 +54,9 @@ public:
     }
     return varies;
   }
-  /// Compared in squares, so that both are read in runs.
-  bool isTransposeOf(const Bits &other) const {
+  /// The same with the other's transpose. Compared in squares, so that both are read in runs: the
+  /// first square with a difference counts.
+  std::optional<int64_t> findDifferenceFromTransposed(const Bits &other) const {
     constexpr int64_t square = 64;
     int64_t rows = tensor.shape[0], columns = tensor.shape[1];
     for (int64_t i = 0; i < rows; i += square)
@@ -50,8 +64,8 @@ public:
         for (int64_t row = i; row < std::min(i + square, rows); ++row)
           for (int64_t column = j; column < std::min(j + square, columns); ++column)
             if ((*this)[row * columns + column] != other[column * rows + row])
-              return false;
-    return true;
+              return row * columns + column;
+    return std::nullopt;
   }
 
 private:
@@ -90,7 +104,7 @@ void find(const Model &model, std::vector<EqualWeights> &pairs) {
       if (!fits(*first, *tensor, isTransposed))
         return false;
       Bits a(model, *first), b(model, *tensor);
-      return isTransposed ? a.isTransposeOf(b) : a.equals(b);
+      return isTransposed ? !a.findDifferenceFromTransposed(b) : !a.findDifference(b);
     };
     bool isKnown = false;
     for (size_t i = 0; i < group.size() && !isKnown; ++i)
@@ -105,6 +119,43 @@ void find(const Model &model, std::vector<EqualWeights> &pairs) {
 }
 
 } // namespace
+
+static void compare(const Model &model, const EqualWeights &pair,
+                    std::optional<WeightDifference> &difference) {
+  const rt::OnnxTensor *tensors[2] = {};
+  for (const rt::OnnxTensor &tensor : model.tensors) {
+    if (tensor.name == pair.first)
+      tensors[0] = &tensor;
+    if (tensor.name == pair.second)
+      tensors[1] = &tensor;
+  }
+  if (!tensors[0] || !tensors[1] || !fits(*tensors[0], *tensors[1], pair.isTransposed))
+    throw rt::Error(rt::ErrorCode::InvalidArgument,
+                    "'" + pair.first + "' and '" + pair.second + "' are no initializers that fit");
+  Bits first(model, *tensors[0]), second(model, *tensors[1]);
+  std::optional<int64_t> at =
+      pair.isTransposed ? first.findDifferenceFromTransposed(second) : first.findDifference(second);
+  if (!at)
+    return;
+  const std::vector<int64_t> &shape = tensors[0]->shape;
+  difference.emplace();
+  difference->first = first.getValue(*at);
+  difference->second =
+      second.getValue(pair.isTransposed ? *at % shape[1] * shape[0] + *at / shape[1] : *at);
+  difference->index.resize(shape.size());
+  for (size_t i = shape.size(); i-- > 0; *at /= shape[i])
+    difference->index[i] = *at % shape[i];
+}
+
+std::string onnx_import::compareWeights(const Model &model, const EqualWeights &pair,
+                                        std::optional<WeightDifference> &difference) {
+  try {
+    compare(model, pair, difference);
+    return "";
+  } catch (const std::exception &error) {
+    return error.what();
+  }
+}
 
 std::string onnx_import::findEqualWeights(const Model &model, std::vector<EqualWeights> &pairs) {
   try {

@@ -13,6 +13,8 @@
 
 #include "compiler/onnx/ModelReader.h"
 
+#include <optional>
+
 namespace gridloom::onnx_import {
 
 struct EqualWeights {
@@ -24,6 +26,17 @@ struct EqualWeights {
 /// pair alone. Those of one element, and those whose elements are all equal, as zeros are, are left
 /// out: that they are equal says nothing. The error is one line; empty on success.
 std::string findEqualWeights(const Model &model, std::vector<EqualWeights> &pairs);
+
+/// Where two initializers differ first.
+struct WeightDifference {
+  std::vector<int64_t> index; ///< in the first
+  double first = 0, second = 0;
+};
+/// Compares the bits of two float initializers of equal shapes or, with `isTransposed`, of the
+/// second one's transpose with the first. Nothing where they are equal. The error is one line;
+/// empty on success.
+std::string compareWeights(const Model &model, const EqualWeights &pair,
+                           std::optional<WeightDifference> &difference);
 
 } // namespace gridloom::onnx_import
 

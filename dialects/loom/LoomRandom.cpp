@@ -5,37 +5,18 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/LoomScalars.h"
 #include "dialects/loom/Random.h"
+#include "support/Philox.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
 using namespace gridloom::loom;
 
-// The constants of the published generator.
-static constexpr int kRounds = 10;
-static constexpr uint32_t kMultipliers[] = {0xD2511F53, 0xCD9E8D57};
-static constexpr uint32_t kKeySteps[] = {0x9E3779B9, 0xBB67AE85};
-
-static uint32_t lowHalf(uint64_t word) { return static_cast<uint32_t>(word); }
-static uint32_t highHalf(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
-
-std::array<uint32_t, 4> gridloom::loom::philox(std::array<uint32_t, 4> counter,
-                                               std::array<uint32_t, 2> key) {
-  for (int round = 0; round < kRounds; ++round) {
-    uint64_t even = uint64_t(counter[0]) * kMultipliers[0];
-    uint64_t odd = uint64_t(counter[2]) * kMultipliers[1];
-    counter = {highHalf(odd) ^ counter[1] ^ key[0], lowHalf(odd),
-               highHalf(even) ^ counter[3] ^ key[1], lowHalf(even)};
-    key = {key[0] + kKeySteps[0], key[1] + kKeySteps[1]};
-  }
-  return counter;
-}
-
 uint32_t gridloom::loom::getRandomBits(uint64_t index, uint64_t seed, uint32_t stream,
                                        uint32_t iteration) {
   uint64_t block = index / 4;
-  return philox({lowHalf(block), highHalf(block), stream, iteration},
-                {lowHalf(seed), highHalf(seed)})[index % 4];
+  return Philox::compute({Philox::low(block), Philox::high(block), stream, iteration},
+                         {Philox::low(seed), Philox::high(seed)})[index % 4];
 }
 
 //===----------------------------------------------------------------------===//
@@ -154,14 +135,14 @@ Value RandomBitsOp::emitScalar(OpBuilder &builder, Location loc, ValueRange oper
   SmallVector<Value, 4> counter{w.low(block), w.high(block),
                                 w.word(static_cast<uint32_t>(getStream())),
                                 getIteration() ? w.low(operands[1]) : w.word(0)};
-  uint32_t first = lowHalf(getSeed()), second = highHalf(getSeed());
-  for (int round = 0; round < kRounds; ++round) {
-    Value even = w.multiply(counter[0], kMultipliers[0]);
-    Value odd = w.multiply(counter[2], kMultipliers[1]);
+  uint32_t first = Philox::low(getSeed()), second = Philox::high(getSeed());
+  for (int round = 0; round < Philox::rounds; ++round) {
+    Value even = w.multiply(counter[0], Philox::multipliers[0]);
+    Value odd = w.multiply(counter[2], Philox::multipliers[1]);
     counter = {w.exclusiveOr(w.high(odd), counter[1], w.word(first)), w.low(odd),
                w.exclusiveOr(w.high(even), counter[3], w.word(second)), w.low(even)};
-    first += kKeySteps[0];
-    second += kKeySteps[1];
+    first += Philox::keySteps[0];
+    second += Philox::keySteps[1];
   }
   return w.choose(w.low(operands[0]), counter);
 }

@@ -8,14 +8,10 @@
 
 #include "dialects/loom/Loom.h"
 
-#include <array>
-
 namespace gridloom::loom {
 
-/// Philox4x32-10 (Salmon, Moraes, Dror and Shaw 2011, section 4): four words that look random.
-std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
-
-/// What loom.random_bits gives at `index`, of which 62 bits count in blocks of four.
+/// What loom.random_bits gives at `index`, a word of Philox4x32-10, of which 62 bits count in
+/// blocks of four.
 uint32_t getRandomBits(uint64_t index, uint64_t seed, uint32_t stream, uint32_t iteration);
 
 /// Random words of a tensor of `shape`, numbered in row-major order from 0, in iteration 0: equal

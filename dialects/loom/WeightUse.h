@@ -19,6 +19,10 @@ inline constexpr llvm::StringLiteral kNormScale = "norm scale";
 inline constexpr llvm::StringLiteral kNormBias = "norm bias";
 inline constexpr llvm::StringLiteral kBias = "bias";
 
+/// On a module, and on the arguments that are such states: other weights of the model that are
+/// tied to one, {name, transposed} each; on a module with `to`, the weight.
+inline constexpr llvm::StringLiteral kTied = "loom.tied";
+
 /// On a function of entry `train_step`, until the step is built: the ONNX nodes that would compute
 /// something else in training mode, {op, node} each.
 inline constexpr llvm::StringLiteral kEvaluated = "loom.evaluated";

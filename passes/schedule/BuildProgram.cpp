@@ -6,7 +6,9 @@
 #include "passes/schedule/BuildProgram.h"
 
 #include "dialects/loom/Control.h"
+#include "dialects/loom/DrawAttr.h"
 #include "dialects/loom/Training.h"
+#include "dialects/loom/WeightUse.h"
 #include "passes/schedule/ProgramTimeline.h"
 #include "passes/schedule/StateUpdates.h"
 
@@ -207,8 +209,8 @@ void ProgramBuilder::addInput(Value value, StringRef name, dist::ShardingAttr sh
                               ArrayRef<NamedAttribute> attributes) {
   if (StringAttr state = getState(attributes)) {
     Value buffer = buffers[value] = declareState(value, state, sharding);
-    for (StringRef name :
-         {StringRef(loom::kGlobalType), StringRef(loom::kInit), StringRef(loom::kRole)})
+    for (StringRef name : {StringRef(loom::kGlobalType), StringRef(loom::kInit),
+                           StringRef(loom::kDraw), StringRef(loom::kTied), StringRef(loom::kRole)})
       if (Attribute attribute = findAttribute(attributes, name))
         buffer.getDefiningOp()->setAttr(name, attribute);
     return;

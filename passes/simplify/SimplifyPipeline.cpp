@@ -18,6 +18,8 @@ static AddTrainStepOptions makeTrainStepOptions(const TrainOptions &options) {
   llvm::append_range(made.losses, options.losses);
   llvm::append_range(made.metrics, options.metrics);
   llvm::append_range(made.parameters, options.parameters);
+  llvm::append_range(made.inits, options.inits);
+  made.seed = options.seed.value_or(0);
   made.optimizer = options.optimizer;
   made.clip = options.clip;
   return made;

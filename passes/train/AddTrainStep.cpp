@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/Control.h"
+#include "dialects/loom/DrawAttr.h"
 #include "dialects/loom/WeightUse.h"
 #include "passes/differentiate/Pullbacks.h"
 #include "passes/train/Train.h"
@@ -36,6 +37,7 @@ private:
   SmallVector<func::FuncOp> findFunctions(StringRef entry);
   LogicalResult addEvaluations(const TrainSettings &settings);
   void describeTraining(const TrainSettings &settings);
+  void markTies(const Trained &trained);
 };
 } // namespace
 
@@ -53,6 +55,8 @@ TrainOptions AddTrainStepPass::getOptions() const {
   options.losses.assign(losses.begin(), losses.end());
   options.metrics.assign(metrics.begin(), metrics.end());
   options.parameters.assign(parameters.begin(), parameters.end());
+  options.inits.assign(inits.begin(), inits.end());
+  options.seed = seed;
   options.optimizer = optimizer;
   options.clip = clip;
   return options;
@@ -95,6 +99,84 @@ LogicalResult AddTrainStepPass::addEvaluations(const TrainSettings &settings) {
   return success();
 }
 
+/// Says on parameters which weights are tied to them, as the import does on the module.
+void AddTrainStepPass::markTies(const Trained &trained) {
+  ModuleOp module = getOperation();
+  Builder builder(&getContext());
+  llvm::MapVector<StringAttr, SmallVector<Attribute>> ties;
+  if (auto all = module->getAttrOfType<ArrayAttr>(loom::kTied))
+    for (auto tie : all.getAsRange<DictionaryAttr>())
+      ties[tie.getAs<StringAttr>("to")].push_back(
+          builder.getDictionaryAttr({builder.getNamedAttr("name", tie.get("name")),
+                                     builder.getNamedAttr("transposed", tie.get("transposed"))}));
+  module->removeAttr(loom::kTied);
+  for (auto function : module.getOps<func::FuncOp>())
+    for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+      auto state = function.getArgAttrOfType<StringAttr>(i, loom::kState);
+      auto found = state && trained.contains(state) ? ties.find(state) : ties.end();
+      if (found != ties.end())
+        function.setArgAttr(i, loom::kTied, builder.getArrayAttr(found->second));
+    }
+}
+
+namespace {
+/// Has states begin with drawn numbers.
+class Initializers {
+public:
+  Initializers(ModuleOp module, const TrainSettings &settings)
+      : module(module), settings(settings) {
+    if (!settings.inits.isEmpty())
+      module.walk([&](loom::GetWeightOp read) {
+        if (auto found = findFans(read))
+          fans.try_emplace(read.getNameAttr().getAttr(), *found);
+      });
+  }
+
+  /// States that begin as a parameter, such as averages of it, draw the same numbers.
+  LogicalResult apply(const Trained &trained) {
+    for (const auto &[name, role] : trained)
+      if (failed(resolve(name, role)))
+        return failure();
+    for (auto function : module.getOps<func::FuncOp>())
+      for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+        auto init = function.getArgAttrOfType<StringAttr>(i, loom::kInit);
+        auto draw = init ? draws.find(init) : draws.end();
+        if (draw == draws.end())
+          continue;
+        function.removeArgAttr(i, StringAttr::get(module.getContext(), loom::kInit));
+        function.setArgAttr(i, loom::kDraw, draw->second);
+      }
+    return success();
+  }
+
+private:
+  /// Running statistics are set, but not drawn.
+  LogicalResult resolve(StringAttr name, StringRef role) {
+    auto weight = module.lookupSymbol<loom::WeightOp>(name);
+    auto type = cast<RankedTensorType>(weight.getType());
+    const InitRules::Rule *rule = settings.inits.lookup({name.getValue(), type.getRank()});
+    if (!rule || (role != loom::kParameter && !rule->spec.isConstant()))
+      return success();
+    auto found = fans.find(name);
+    if (rule->spec.needsFans() && found == fans.end())
+      return weight.emitError("--init '")
+             << rule->text << "': weight '" << name.getValue() << "' of " << type
+             << " has fewer than two dimensions, and no fans; give it another distribution, e.g. "
+                "--init 'rank<=1: zeros' behind this one";
+    Draw draw = rule->spec.resolve(found == fans.end() ? Fans() : found->second);
+    draw.seed = settings.seed;
+    draw.stream = Draw::makeStream(name.getValue());
+    draws[name] = loom::makeDrawAttr(module.getContext(), draw);
+    return success();
+  }
+
+  ModuleOp module;
+  const TrainSettings &settings;
+  llvm::DenseMap<StringAttr, Fans> fans;
+  llvm::DenseMap<StringAttr, DictionaryAttr> draws;
+};
+} // namespace
+
 void AddTrainStepPass::runOnOperation() {
   ModuleOp module = getOperation();
   FailureOr<TrainSettings> settings = readSettings(module, getOptions());
@@ -108,6 +190,7 @@ void AddTrainStepPass::runOnOperation() {
   if (failed(addEvaluations(*settings)))
     return signalPassFailure();
   Trained trained;
+  Initializers initializers(module, *settings); // while reads show what weights are for
   for (func::FuncOp function : findFunctions(loom::kTrainStep)) {
     function->removeAttr(loom::kEvaluated);
     if (failed(buildTrainStep(function, *settings, trained)))
@@ -116,6 +199,9 @@ void AddTrainStepPass::runOnOperation() {
   for (StringRef entry : {loom::kMain, loom::kEval})
     for (func::FuncOp function : findFunctions(entry))
       makeStates(function, trained);
+  if (failed(initializers.apply(trained)))
+    return signalPassFailure();
+  markTies(trained);
   describeTraining(*settings);
 }
 

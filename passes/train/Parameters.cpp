@@ -20,8 +20,21 @@ const char *const gridloom::train::kParameterGrammar =
     "decay applies to every parameter, as in PyTorch: 'rank<=1: weight_decay=0' exempts biases and "
     "the scales of norms";
 
-bool ParameterRules::Rule::matches(ParameterName parameter) const {
-  return maxRank ? parameter.rank <= *maxRank : matchesPattern(pattern, parameter.name);
+std::string ParameterPattern::parse(StringRef text) {
+  name = text.trim().str();
+  if (name.empty())
+    return "has no pattern before its ':'";
+  StringRef limit = name;
+  if (limit.consume_front("rank<=")) {
+    maxRank = parseInteger(limit.trim().str());
+    if (!maxRank || *maxRank < 0)
+      return "has rank<=" + limit.str() + ", no whole number from 0";
+  }
+  return "";
+}
+
+bool ParameterPattern::matches(ParameterName parameter) const {
+  return maxRank ? parameter.rank <= *maxRank : matchesPattern(name, parameter.name);
 }
 
 std::string ParameterRules::Rule::read(StringRef setting) {
@@ -53,17 +66,10 @@ std::string ParameterRules::Rule::parse(StringRef whole) {
   // Names may have colons, settings have none.
   auto [before, after] = whole.rsplit(':');
   text = whole.str();
-  pattern = before.trim().str();
   if (before.size() == whole.size())
     return "has no ':' behind its pattern";
-  if (pattern.empty())
-    return "has no pattern before its ':'";
-  StringRef limit = pattern;
-  if (limit.consume_front("rank<=")) {
-    maxRank = parseInteger(limit.trim().str());
-    if (!maxRank || *maxRank < 0)
-      return "has rank<=" + limit.str() + ", no whole number from 0";
-  }
+  if (std::string fault = pattern.parse(before); !fault.empty())
+    return fault;
   SmallVector<StringRef> settings;
   after.split(settings, ',');
   for (StringRef setting : settings)
@@ -86,7 +92,7 @@ std::optional<ParameterRules> ParameterRules::parse(ArrayRef<std::string> texts,
 ParameterSettings ParameterRules::lookup(ParameterName parameter) const {
   ParameterSettings settings;
   for (const Rule &rule : rules)
-    if (rule.matches(parameter)) {
+    if (rule.pattern.matches(parameter)) {
       settings.isFrozen = rule.isFrozen.value_or(settings.isFrozen);
       settings.rateFactor = rule.rateFactor.value_or(settings.rateFactor);
       if (rule.weightDecay)
@@ -98,7 +104,7 @@ ParameterSettings ParameterRules::lookup(ParameterName parameter) const {
 SmallVector<StringRef> ParameterRules::listUnmatched(ArrayRef<ParameterName> parameters) const {
   SmallVector<StringRef> unmatched;
   for (const Rule &rule : rules)
-    if (none_of(parameters, [&](ParameterName name) { return rule.matches(name); }))
+    if (none_of(parameters, [&](ParameterName name) { return rule.pattern.matches(name); }))
       unmatched.push_back(rule.text);
   return unmatched;
 }

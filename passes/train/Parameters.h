@@ -31,6 +31,19 @@ struct ParameterName {
   int64_t rank;
 };
 
+/// Which parameters a text is about.
+class ParameterPattern {
+public:
+  /// Reads a name, in which a star stands for any text, or 'rank<=N'. Returns what is wrong as the
+  /// end of a sentence, or nothing.
+  std::string parse(llvm::StringRef text);
+  bool matches(ParameterName parameter) const;
+
+private:
+  std::string name;
+  std::optional<int64_t> maxRank; // instead of the name
+};
+
 /// What --param says: texts 'PATTERN: SETTING, ...', each about the parameters whose name is the
 /// pattern, in which a star stands for any text, or whose rank is at most N if it is 'rank<=N'.
 /// Where two texts say the same thing of a parameter, the later one counts.
@@ -45,12 +58,11 @@ public:
 
 private:
   struct Rule {
-    std::string text, pattern;
-    std::optional<int64_t> maxRank; // instead of the pattern
+    std::string text;
+    ParameterPattern pattern;
     std::optional<bool> isFrozen;
     std::optional<double> rateFactor, weightDecay;
 
-    bool matches(ParameterName parameter) const;
     /// Returns what is wrong with a setting, or nothing.
     std::string read(llvm::StringRef setting);
     std::string parse(llvm::StringRef whole);

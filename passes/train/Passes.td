@@ -17,6 +17,9 @@ def AddTrainStep : Pass<"loom-add-train-step", "::mlir::ModuleOp"> {
       are `loss`, `count`, the metrics, `gradient_norm` and `committed`: 0 where the loss or the norm is not finite, and then
       every state keeps its value. The state `train/step` counts committed steps.
 
+    With `inits` parameters begin with drawn numbers: `loom.draw` takes the place of `loom.init`, and the weight's own values
+    are not read.
+
     A function of entry `train_step` that is there already is the model as it is trained, where it differs from `main`.
 
     ```mlir
@@ -38,7 +41,9 @@ def AddTrainStep : Pass<"loom-add-train-step", "::mlir::ModuleOp"> {
     ListOption<"metrics", "metrics", "std::string", "further outputs, as --metric says them">,
     Option<"optimizer", "optimizer", "std::string", "\"\"", "the rule of a step, as --optimizer says it">,
     Option<"clip", "clip", "std::string", "\"\"", "the limit of gradients, as --clip says it">,
-    ListOption<"parameters", "parameters", "std::string", "settings of parameters, as --param says them">];
+    ListOption<"parameters", "parameters", "std::string", "settings of parameters, as --param says them">,
+    ListOption<"inits", "inits", "std::string", "what parameters begin with, as --init says it">,
+    Option<"seed", "seed", "uint64_t", "0", "the seed of inits, as --seed says it">];
 }
 
 #endif

@@ -22,16 +22,17 @@ static LogicalResult read(ModuleOp module, ArrayRef<std::string> texts, SmallVec
   return success();
 }
 
-/// Every text of --param is about some weight.
+/// Every text of --param and --init is about some weight.
 static LogicalResult checkRules(ModuleOp module, const TrainSettings &settings) {
   SmallVector<ParameterName> names;
   for (auto weight : module.getOps<loom::WeightOp>())
     names.push_back({weight.getSymName(), cast<RankedTensorType>(weight.getType()).getRank()});
-  SmallVector<StringRef> unmatched = settings.rules.listUnmatched(names);
-  if (unmatched.empty())
-    return success();
-  return module.emitError("--param '")
-         << unmatched.front() << "': no weight of the model has such a name";
+  for (auto [flag, unmatched] : {std::pair("--param '", settings.rules.listUnmatched(names)),
+                                 std::pair("--init '", settings.inits.listUnmatched(names))})
+    if (!unmatched.empty())
+      return module.emitError(flag)
+             << unmatched.front() << "': no weight of the model has such a name";
+  return success();
 }
 
 FailureOr<TrainSettings> train::readSettings(ModuleOp module, const TrainOptions &options) {
@@ -52,6 +53,11 @@ FailureOr<TrainSettings> train::readSettings(ModuleOp module, const TrainOptions
   if (!rules)
     return module.emitError() << error;
   settings.rules = std::move(*rules);
+  std::optional<InitRules> inits = InitRules::parse(options.inits, error);
+  if (!inits)
+    return module.emitError() << error;
+  settings.inits = std::move(*inits);
+  settings.seed = options.seed.value_or(0);
   if (failed(checkRules(module, settings)))
     return failure();
   return settings;

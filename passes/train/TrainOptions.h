@@ -6,6 +6,8 @@
 #ifndef GRIDLOOM_PASSES_TRAIN_TRAINOPTIONS_H
 #define GRIDLOOM_PASSES_TRAIN_TRAINOPTIONS_H
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,9 +17,10 @@ namespace gridloom {
 /// data, free of MLIR.
 struct TrainOptions {
   bool isOn = false;
-  std::vector<std::string> losses, metrics, parameters;
+  std::vector<std::string> losses, metrics, parameters, inits, ties;
   std::string optimizer, clip;
-  long accumulate = 0; ///< micro-batches by their other name; 0: not given
+  std::optional<uint64_t> seed; ///< of inits; none: 0
+  long accumulate = 0;          ///< micro-batches by their other name; 0: not given
 };
 
 } // namespace gridloom

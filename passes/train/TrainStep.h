@@ -7,6 +7,7 @@
 #define GRIDLOOM_PASSES_TRAIN_TRAINSTEP_H
 
 #include "passes/train/Clipping.h"
+#include "passes/train/Initializers.h"
 #include "passes/train/Objective.h"
 #include "passes/train/Optimizers.h"
 #include "passes/train/Parameters.h"
@@ -23,6 +24,8 @@ struct TrainSettings {
   std::optional<Optimizer> optimizer;
   std::optional<ClipSpec> clip;
   ParameterRules rules;
+  InitRules inits;
+  uint64_t seed = 0; ///< of inits
 };
 
 /// Reads the texts. Fails with a diagnostic at the module where one cannot be read, or --param is

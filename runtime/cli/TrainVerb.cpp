@@ -9,6 +9,7 @@
 #include "runtime/cli/Job.h"
 #include "runtime/cli/TrainReport.h"
 #include "runtime/core/Error.h"
+#include "runtime/core/plan.pb.h"
 #include "runtime/launch/StopSignal.h"
 #include "runtime/train/CheckpointLock.h"
 #include "runtime/train/Trainer.h"
@@ -56,7 +57,7 @@ struct TrainSettings {
   TrainingSettings training;
   std::string data, evalData, checkpoints, resumeFrom, log, events, onNonFinite = "stop";
   std::optional<double> learningRate;
-  std::optional<uint64_t> seed;
+  std::optional<uint64_t> seed, initSeed;
   int64_t logEvery = 0;
 };
 
@@ -101,8 +102,21 @@ static TrainingSettings readSettings(const TrainSettings &given) {
   return settings;
 }
 
+/// Whether parameters begin with drawn numbers.
+static bool drawsStates(const Plan &plan) {
+  for (int stage = 0; stage < plan.getNumStages(); ++stage)
+    for (const schema::State &state : plan.getStage(stage).states())
+      if (state.has_draw())
+        return true;
+  return false;
+}
+
 static void prepare(TrainSettings &settings, Prepared &made) {
   made.plan = loadPlan(settings.job);
+  if (settings.initSeed && !drawsStates(*made.plan))
+    throw Error(ErrorCode::InvalidArgument,
+                "--init-seed " + std::to_string(*settings.initSeed) + ": " + settings.job.plan +
+                    " begins with the model's weights and draws none; compile it with --init");
   made.setup = TrainingSetup::prepare(made.plan, readSettings(settings));
   if (!settings.log.empty())
     TrainingLog::check(settings.log, made.setup);
@@ -149,8 +163,10 @@ static int runTrain(TrainSettings settings) {
                       [&](const World &world, Transport &transport) {
                         if (world.size > 1 && !settings.job.inProcess && world.source == "gridloom")
                           StopSignal::leaveToLauncher();
+                        SessionOptions options;
+                        options.initSeed = settings.initSeed;
                         JobRank rank =
-                            startRank(settings.job, made.plan, cache, world, transport, {});
+                            startRank(settings.job, made.plan, cache, world, transport, options);
                         trainOnRank(settings, made.setup, *rank.session, signal.get());
                       });
   return signal.get() ? 128 + signal.get() : code;
@@ -173,7 +189,9 @@ static void addRunOptions(CLI::App &verb, TrainSettings &settings) {
       ->excludes(steps);
   verb.add_option("--seed", settings.seed,
                   "seed of the samples' order, and of random inputs; default: 0, or the "
-                  "checkpoint's");
+                  "checkpoint's. Weights that compile --init draws have --init-seed");
+  verb.add_option("--init-seed", settings.initSeed,
+                  "seed of the weights that compile --init draws, in place of compile --seed");
   verb.add_option("--lr", settings.learningRate, "learning rate; default: the plan's")
       ->check(numberWithin(0, 1e6));
   verb.add_option("--lr-schedule", training.schedule,

@@ -13,6 +13,7 @@
 #include "runtime/core/plan.pb.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 using namespace gridloom;
@@ -32,6 +33,7 @@ private:
   void verifyDerived();
   void verifyWeights();
   void verifyStates();
+  void verifyDraw(const schema::State &state, DataType type, const std::string &what) const;
   void verifyEntries();
   void verifySpecialisation(const EntrySpecialisation &global, const schema::Specialisation &local,
                             const std::string &what);
@@ -154,6 +156,21 @@ void StageVerifier::verifyWeights() {
   }
 }
 
+/// What a state is drawn as can be drawn.
+void StageVerifier::verifyDraw(const schema::State &state, DataType type,
+                               const std::string &what) const {
+  const schema::Draw &draw = state.draw();
+  if (!schema::Draw::Distribution_IsValid(draw.distribution()))
+    fail(what + " is drawn from distribution " + std::to_string(draw.distribution()) +
+         ", which is none");
+  if (type != DataType::F32 && type != DataType::F64)
+    fail(what + " is drawn and of type " + std::string(nameOf(type)) + ", not f32 or f64");
+  if (!state.init().empty())
+    fail(what + " is drawn and begins with '" + state.init() + "'");
+  if (!std::isfinite(draw.first()) || !std::isfinite(draw.second()))
+    fail(what + " is drawn from a distribution that is not finite");
+}
+
 void StageVerifier::verifyStates() {
   std::set<std::string> names;
   for (const schema::State &state : stage.states()) {
@@ -168,6 +185,8 @@ void StageVerifier::verifyStates() {
     if (local != shard.local)
       fail(what + " has local shape " + formatShape(local) + ", its sharding gives " +
            formatShape(shard.local));
+    if (state.has_draw())
+      verifyDraw(state, type, what);
     if (!state.init().empty()) {
       const WeightInfo *weight = plan.findWeight(state.init());
       if (!weight)

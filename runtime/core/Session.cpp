@@ -9,6 +9,7 @@
 #include "runtime/core/Error.h"
 #include "runtime/core/MemoryNeeds.h"
 #include "runtime/core/SessionImpl.h"
+#include "support/Draw.h"
 
 #include <algorithm>
 #include <array>
@@ -255,8 +256,36 @@ void Session::Impl::resetStates() {
     source->requireUnchanged();
 }
 
+static Draw toDraw(const schema::Draw &draw) {
+  Draw::Distribution distribution =
+      draw.distribution() == schema::Draw::NORMAL    ? Draw::Distribution::Normal
+      : draw.distribution() == schema::Draw::UNIFORM ? Draw::Distribution::Uniform
+                                                     : Draw::Distribution::Constant;
+  return {distribution, draw.first(), draw.second(), draw.seed(), draw.stream()};
+}
+
+/// Each element by its place in the whole tensor, which is never made.
+std::vector<std::byte> Session::Impl::drawState(const schema::State &state) const {
+  Draw draw = toDraw(state.draw());
+  draw.seed = options.initSeed.value_or(draw.seed);
+  std::vector<int64_t> global(state.global_shape().begin(), state.global_shape().end());
+  Shard shard = getShard(plan->getMesh(), rank, state.sharding(), global);
+  std::vector<std::byte> local(state.bytes());
+  forEachRun(shard, [&](int64_t from, int64_t at, int64_t count) {
+    if (state.type() == schema::F32)
+      draw.fill(uint64_t(from), size_t(count), reinterpret_cast<float *>(local.data()) + at);
+    else
+      draw.fill(uint64_t(from), size_t(count), reinterpret_cast<double *>(local.data()) + at);
+  });
+  return local;
+}
+
 /// A state is small beside its gradients: its parts are cut by one thread.
 void Session::Impl::resetState(const schema::State &state, void *to) {
+  if (state.has_draw()) {
+    copyIn(to, drawState(state));
+    return;
+  }
   if (state.init().empty()) {
     zero(to, state.bytes());
     return;
@@ -314,6 +343,10 @@ std::string Session::Impl::load() {
   for (const schema::State &state : stage.states())
     states.push_back(device.allocate(state.bytes()));
   resetStates();
+  if (!options.weights.empty() &&
+      std::ranges::any_of(stage.states(), [](const auto &state) { return state.has_draw(); }))
+    warn("states that the plan draws (compile --init) begin so, not as '" +
+         options.weights.string() + "' has them; --resume continues a checkpoint");
   arena = device.allocate(std::max<uint64_t>(needs.arena, 1));
   uint64_t registeredBytes = std::max<uint64_t>(needs.registered, 1);
   registered =

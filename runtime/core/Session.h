@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,8 @@ struct SessionOptions {
   /// what lies at the nearest one, or zeros. Inputs that are bound as shards are not looked at, nor
   /// are indices that the program computes. The same on all ranks.
   bool checkIndices = false;
+  /// The seed of states that the plan draws, in place of its own. The same on all ranks.
+  std::optional<uint64_t> initSeed = {};
   /// Fill the padding of float inputs with NaN instead of zeros: what reads it shows.
   bool poisonPadding = false;
 };
@@ -139,7 +142,7 @@ public:
   /// type or shape is another one.
   void setGlobalState(const std::string &name, const HostArray &whole);
   /// Makes all states of this rank what they are in a new session: the weight that the plan names,
-  /// or zeros.
+  /// the numbers that it draws, or zeros.
   void resetStates();
 
   /// Steps of the last run; empty unless options.trace.

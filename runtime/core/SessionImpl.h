@@ -96,6 +96,7 @@ private:
   }
   std::unique_ptr<Memory> allocateZeroed(size_t bytes);
   void resetState(const schema::State &state, void *to);
+  std::vector<std::byte> drawState(const schema::State &state) const;
   std::string findMisfit(const LoadedProgram &loaded) const;
   std::vector<OutputPart> findParts(int stage, const std::function<Shard(int)> &getShard) const;
   HostArray gather(DataType type, const std::vector<int64_t> &shape,

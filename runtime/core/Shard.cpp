@@ -122,14 +122,21 @@ static void forEachRun(const Shard &shard, int64_t localRow, Visit visit) {
   }
 }
 
+static int64_t getRow(const Shard &shard) { return shard.local.empty() ? 1 : shard.local.back(); }
+
+void gridloom::rt::forEachRun(const Shard &shard,
+                              const std::function<void(int64_t, int64_t, int64_t)> &visit) {
+  ::forEachRun(shard, getRow(shard), visit);
+}
+
 void gridloom::rt::cutShard(const Shard &shard, size_t elementBytes, const std::byte *global,
                             std::byte *out, int64_t rowPad, unsigned char fill) {
-  int64_t row = (shard.local.empty() ? 1 : shard.local.back()) + rowPad, rows = 1;
+  int64_t row = getRow(shard) + rowPad, rows = 1;
   for (size_t i = 0; i + 1 < shard.local.size(); ++i)
     rows *= shard.local[i];
   if (rowPad || shard.valid != shard.local)
     std::memset(out, fill, size_t(rows * row) * elementBytes);
-  forEachRun(shard, row, [&](int64_t from, int64_t to, int64_t count) {
+  ::forEachRun(shard, row, [&](int64_t from, int64_t to, int64_t count) {
     std::memcpy(out + size_t(to) * elementBytes, global + size_t(from) * elementBytes,
                 size_t(count) * elementBytes);
   });
@@ -137,8 +144,7 @@ void gridloom::rt::cutShard(const Shard &shard, size_t elementBytes, const std::
 
 void gridloom::rt::placeShard(const Shard &shard, size_t elementBytes, const std::byte *local,
                               std::byte *global) {
-  int64_t row = shard.local.empty() ? 1 : shard.local.back();
-  forEachRun(shard, row, [&](int64_t to, int64_t from, int64_t count) {
+  ::forEachRun(shard, getRow(shard), [&](int64_t to, int64_t from, int64_t count) {
     std::memcpy(global + size_t(to) * elementBytes, local + size_t(from) * elementBytes,
                 size_t(count) * elementBytes);
   });

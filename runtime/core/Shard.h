@@ -14,6 +14,7 @@
 #include "runtime/core/Mesh.h"
 
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 namespace gridloom::schema {
@@ -44,6 +45,10 @@ Shard getShard(const Mesh &mesh, int rank, const schema::Sharding &sharding,
 Shard getShard(const Mesh &mesh, int rank, const schema::Sharding &sharding,
                const std::vector<int64_t> &global, const std::vector<int64_t> &local);
 
+/// Calls `visit` for each run of elements of the shard that is contiguous in the whole tensor and
+/// in the part, with the offsets there and here, and the number of elements. Padding is in none.
+void forEachRun(const Shard &shard,
+                const std::function<void(int64_t global, int64_t local, int64_t count)> &visit);
 /// Copies the shard out of the whole tensor `global`. Rows of the last dimension lie
 /// local.back() + rowPad elements apart in `out`; the bytes of padding are `fill`.
 void cutShard(const Shard &shard, size_t elementBytes, const std::byte *global, std::byte *out,

@@ -12,6 +12,8 @@
 
 #include <gmock/gmock.h>
 
+#include <limits>
+
 using namespace gridloom;
 using namespace gridloom::rt;
 using namespace gridloom::test;
@@ -293,6 +295,30 @@ const Refusal stageRefusals[] = {
     {"StateOfAnotherShape",
      [](PlanBuilder &p) { p.stages[0].mutable_states(0)->set_init("w"); },
      {"'s' is f32[2], and 'w', with which it begins, f32[4, 6]"}},
+    {"StateOfNoDistribution",
+     [](PlanBuilder &p) {
+       p.stages[0].mutable_states(0)->mutable_draw()->set_distribution(
+           static_cast<schema::Draw::Distribution>(7));
+     },
+     {"'s' is drawn from distribution 7, which is none"}},
+    {"StateDrawnAndInFile",
+     [](PlanBuilder &p) {
+       p.stages[0].mutable_states(0)->mutable_draw();
+       p.stages[0].mutable_states(0)->set_init("w");
+     },
+     {"'s' is drawn and begins with 'w'"}},
+    {"StateDrawnWithoutEnd",
+     [](PlanBuilder &p) {
+       p.stages[0].mutable_states(0)->mutable_draw()->set_second(
+           std::numeric_limits<double>::infinity());
+     },
+     {"'s' is drawn from a distribution that is not finite"}},
+    {"StateOfIntegersDrawn",
+     [](PlanBuilder &p) {
+       p.stages[0].mutable_states(0)->set_type(schema::I32);
+       p.stages[0].mutable_states(0)->mutable_draw();
+     },
+     {"'s' is drawn and of type i32, not f32 or f64"}},
     {"StateTwice",
      [](PlanBuilder &p) { *p.stages[0].add_states() = p.stages[0].states(0); },
      {"'s' is there twice"}},
