@@ -20,6 +20,7 @@ static AddTrainStepOptions makeTrainStepOptions(const TrainOptions &options) {
   llvm::append_range(made.parameters, options.parameters);
   made.optimizer = options.optimizer;
   made.clip = options.clip;
+  made.lossScale = options.lossScale;
   return made;
 }
 

@@ -78,6 +78,13 @@ FailureOr<TrainSettings> AddTrainStepPass::readSettings() {
       return module.emitError() << error;
   }
   SmallVector<std::string> texts(parameters.begin(), parameters.end());
+  if (!lossScale.empty()) {
+    std::optional<LossScaleSpec> scale = LossScaleSpec::parse(lossScale, error);
+    if (!scale)
+      return module.emitError() << error;
+    if (!scale->isOff())
+      settings.lossScale = scale;
+  }
   std::optional<ParameterRules> rules = ParameterRules::parse(texts, error);
   if (!rules)
     return module.emitError() << error;
@@ -155,11 +162,13 @@ void AddTrainStepPass::runOnOperation() {
       makeStates(function, trained);
   Builder builder(&getContext());
   SmallVector<StringRef> texts(losses.begin(), losses.end());
-  module->setAttr(
-      loom::kTraining,
-      builder.getDictionaryAttr(
-          {builder.getNamedAttr("learning_rate",
-                                builder.getF64FloatAttr(settings->optimizer->getLearningRate())),
-           builder.getNamedAttr("losses", builder.getStrArrayAttr(texts)),
-           builder.getNamedAttr("optimizer", builder.getStringAttr(optimizer))}));
+  SmallVector<NamedAttribute> told{
+      builder.getNamedAttr("learning_rate",
+                           builder.getF64FloatAttr(settings->optimizer->getLearningRate())),
+      builder.getNamedAttr("losses", builder.getStrArrayAttr(texts)),
+      builder.getNamedAttr("optimizer", builder.getStringAttr(optimizer))};
+  if (settings->lossScale)
+    told.push_back(builder.getNamedAttr(
+        "least_loss_scale", builder.getF64FloatAttr(settings->lossScale->getMinimum())));
+  module->setAttr(loom::kTraining, builder.getDictionaryAttr(told));
 }

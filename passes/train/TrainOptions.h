@@ -17,7 +17,8 @@ struct TrainOptions {
   bool isOn = false;
   std::vector<std::string> losses, metrics, parameters;
   std::string optimizer, clip;
-  long accumulate = 0; ///< micro-batches by their other name; 0: not given
+  std::string lossScale; ///< empty: that of the precision
+  long accumulate = 0;   ///< micro-batches by their other name; 0: not given
 };
 
 } // namespace gridloom

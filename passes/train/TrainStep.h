@@ -7,6 +7,7 @@
 #define GRIDLOOM_PASSES_TRAIN_TRAINSTEP_H
 
 #include "passes/train/Clipping.h"
+#include "passes/train/LossScale.h"
 #include "passes/train/Objective.h"
 #include "passes/train/Optimizers.h"
 #include "passes/train/Parameters.h"
@@ -19,6 +20,7 @@ struct TrainSettings {
   llvm::SmallVector<MetricSpec> metrics;
   std::optional<Optimizer> optimizer;
   std::optional<ClipSpec> clip;
+  std::optional<LossScaleSpec> lossScale; ///< not one that is off
   ParameterRules rules;
 };
 
