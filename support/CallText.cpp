@@ -60,7 +60,11 @@ private:
       rest.remove_prefix(std::min(word.size() + 1, rest.size()));
       return word;
     }
-    size_t end = std::min(rest.find_first_of(" \t(),='"), rest.size());
+    bool isList = rest.starts_with('[');
+    size_t end = isList ? rest.find(']') : rest.find_first_of(" \t(),='");
+    if (isList && end == std::string_view::npos)
+      fail("lacks the ] of '" + std::string(rest) + "'");
+    end = end == std::string_view::npos ? rest.size() : end + (isList ? 1 : 0);
     std::string word(rest.substr(0, end));
     rest.remove_prefix(end);
     return word;

@@ -15,7 +15,8 @@
 namespace gridloom {
 
 /// A call as options write it: "mse(output, target)", "adamw(lr=3e-4, weight_decay=0.1)", or a
-/// name alone. A word stands in single quotes where it holds a space or one of "(),='".
+/// name alone. A word stands in single quotes where it holds a space or one of "(),='"; one that
+/// begins with [ ends with the next ], whatever is between: "f(weights=[1, 2])".
 struct CallText {
   std::string name;
   std::vector<std::string> arguments;

@@ -238,6 +238,8 @@ std::string gridloom::getTrainFlags(const TrainOptions &options) {
     add("optimizer", {options.optimizer});
   if (!options.clip.empty())
     add("clip", {options.clip});
+  if (!options.lossScale.empty())
+    add("loss-scale", {options.lossScale});
   add("param", options.parameters);
   add("init", options.inits);
   if (options.seed)
@@ -269,8 +271,6 @@ LogicalResult Compilation::checkTraining() {
     fail("--train and --gradients-of exclude each other");
   else if (!options.states.empty())
     fail("--train does not go with --state: a training step has no caches");
-  else if (options.precision == "f16")
-    fail("--train does not go with --precision f16, where gradients overflow; use bf16 or f32");
   else if (first > *findPhase("simplify"))
     fail("--train comes too late for --start-from " + options.startFrom +
          "; the simplify phase adds the training step");
@@ -279,6 +279,8 @@ LogicalResult Compilation::checkTraining() {
          " goes with --init, whose numbers it is of; the order of samples is train --seed");
   if (train.optimizer.empty())
     train.optimizer = "adamw";
+  if (train.lossScale.empty() && options.precision == "f16")
+    train.lossScale = "dynamic"; // the largest f16 is 65504, and many gradients are below its least
   if (train.accumulate && options.microbatches)
     fail("--accumulate and --microbatches are the same here; give one of them");
   else if (train.accumulate)

@@ -11,6 +11,7 @@
 #include "compiler/onnx/ModelSummary.h"
 #include "passes/train/Clipping.h"
 #include "passes/train/Initializers.h"
+#include "passes/train/LossScale.h"
 #include "passes/train/Losses.h"
 #include "passes/train/Optimizers.h"
 #include "passes/train/Parameters.h"
@@ -139,6 +140,12 @@ static void addTrainOptions(CLI::App &verb, CompileOptions &all) {
   verb.add_option("--clip", options.clip,
                   std::string("limit of the gradients: ") + train::kClipGrammar)
       ->type_name("LIMIT");
+  verb.add_option("--loss-scale", options.lossScale,
+                  std::string("what the loss is multiplied by before it is differentiated, and "
+                              "gradients are divided by: ") +
+                      train::kLossScaleGrammar +
+                      ". Default: dynamic with --precision f16, else off")
+      ->type_name("SCALE");
   verb.add_option("--param", options.parameters,
                   std::string("settings of some weights: ") + train::kParameterGrammar)
       ->type_name("PATTERN: SETTINGS")

@@ -30,6 +30,7 @@ template <typename Options, typename Visit> static void forEachFlag(Options &opt
   visit("metric", options.train.metrics);
   visit("optimizer", options.train.optimizer);
   visit("clip", options.train.clip);
+  visit("loss-scale", options.train.lossScale);
   visit("param", options.train.parameters);
   visit("mesh", options.mesh);
   visit("devices", options.devices);

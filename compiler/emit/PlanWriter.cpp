@@ -8,6 +8,7 @@
 #include "compiler/emit/StageBuilder.h"
 #include "compiler/target/Target.h"
 #include "dialects/dist/Sharding.h"
+#include "dialects/loom/Training.h"
 #include "support/Sha256.h"
 
 #include "google/protobuf/io/coded_stream.h"
@@ -40,6 +41,7 @@ struct GlobalBinding {
   RankedTensorType type;
   llvm::json::Array dimNames, stages;
   DictionaryAttr indices; ///< loom.indices, or null
+  DictionaryAttr labels;  ///< loom.labels, or null
 };
 
 struct GlobalEntry {
@@ -62,6 +64,7 @@ static void addBindings(plan::ProgramOp program, const dist::Mesh &mesh, GlobalE
         for (auto name : names.getAsRange<StringAttr>())
           binding.dimNames.push_back(name.str());
       binding.indices = buffer->getAttrOfType<DictionaryAttr>(loom::kIndices);
+      binding.labels = buffer->getAttrOfType<DictionaryAttr>(loom::kLabels);
       while (static_cast<int64_t>(binding.dimNames.size()) < binding.type.getRank())
         binding.dimNames.push_back("");
     }
@@ -77,6 +80,13 @@ static llvm::json::Array toJson(llvm::MapVector<StringRef, GlobalBinding> &bindi
                                       {"shape", llvm::json::Array(binding.type.getShape())},
                                       {"dim_names", std::move(binding.dimNames)},
                                       {"stages", std::move(binding.stages)}});
+    if (binding.labels) {
+      llvm::json::Object labels{{"loss", binding.labels.getAs<StringAttr>("loss").str()}};
+      for (const char *number : {"classes", "ignored"})
+        if (auto given = binding.labels.getAs<IntegerAttr>(number))
+          labels[number] = given.getInt();
+      (*list.back().getAsObject())["labels"] = std::move(labels);
+    }
     if (!binding.indices)
       continue;
     llvm::json::Object indices{{"node", binding.indices.getAs<StringAttr>("node").str()}};
@@ -170,11 +180,14 @@ static llvm::json::Object describeTraining(DictionaryAttr training) {
         texts.push_back(text.getValue());
     return texts;
   };
-  return llvm::json::Object{
+  llvm::json::Object told{
       {"learning_rate", training.getAs<FloatAttr>("learning_rate").getValueAsDouble()},
       {"losses", list("losses")},
       {"terms", list("terms")},
       {"optimizer", training.getAs<StringAttr>("optimizer").getValue()}};
+  if (auto least = training.getAs<FloatAttr>("least_loss_scale"))
+    told["least_loss_scale"] = least.getValueAsDouble();
+  return told;
 }
 
 static llvm::json::Array describeFolded(ModuleOp module) {

@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/differentiate/Gradients.h"
 
+#include "dialects/loom/FullPrecision.h"
+
 using namespace mlir;
 using namespace gridloom;
 
@@ -80,7 +82,11 @@ Gradients::build(ArrayRef<Seed> seeds, llvm::function_ref<bool(Operation *)> rea
     if (!cotangent)
       continue;
     adjoints.enter(loom::getNodeName(op->getLoc()));
+    Operation *before = function.front().getTerminator()->getPrevNode();
     cast<DerivativeInterface>(op).pullBack(cotangent, adjoints);
+    // What is computed in f32 has a derivative in f32.
+    if (op->hasAttr(loom::kFullPrecision))
+      loom::markFullPrecision(function.front(), before);
   }
   llvm::MapVector<StringAttr, Value> gradients;
   for (const auto &[name, values] : sources) {

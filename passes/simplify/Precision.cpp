@@ -6,6 +6,7 @@
 #include "passes/simplify/Precision.h"
 
 #include "dialects/loom/Control.h"
+#include "dialects/loom/FullPrecision.h"
 
 #include "llvm/ADT/SetOperations.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -263,9 +264,21 @@ bool PrecisionAnalysis::isSum(Operation *op) const {
   return scatter && scatter.getReduction() && isSumOrProduct(*scatter.getReduction());
 }
 
+/// Whether the value is computed by an operation of a loss.
+static bool isMarked(Value value) {
+  Operation *op = value.getDefiningOp();
+  return op && op->hasAttr(loom::kFullPrecision);
+}
+
 /// Whether a region of f32 begins at an operation whatever its operands are.
 bool PrecisionAnalysis::startsRegion(Operation *op, Facts &own) {
   bool isHalf = narrow && narrow.isF16();
+  if (op->hasAttr(loom::kFullPrecision)) {
+    own.wide = own.sticky = true;
+    if (llvm::none_of(op->getOperands(), [&](Value value) { return isMarked(value); }))
+      note(op, "a loss");
+    return true;
+  }
   auto start = [&](StringRef reason, bool sticky, bool counted) {
     own.wide = true;
     own.sticky = sticky;
@@ -390,7 +403,8 @@ bool PrecisionAnalysis::wantsExact(OpOperand &use) const {
   }
   if (loom::isControl(user))
     return takesWide(use);
-  if (user->hasTrait<loom::AmplifiesError>() || isSum(user) || isCheckedFinite(use))
+  if (user->hasTrait<loom::AmplifiesError>() || user->hasAttr(loom::kFullPrecision) ||
+      isSum(user) || isCheckedFinite(use))
     return true;
   if (auto convert = dyn_cast<loom::ConvertOp>(user)) {
     Type element = convert.getOutput().getType().getElementType();

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/Control.h"
+#include "dialects/loom/FullPrecision.h"
 #include "passes/simplify/Precision.h"
 #include "passes/simplify/Simplify.h"
 
@@ -215,6 +216,12 @@ struct SetPrecisionPass : gridloom::impl::SetPrecisionBase<SetPrecisionPass> {
   using SetPrecisionBase::SetPrecisionBase;
 
   void runOnOperation() override {
+    setPrecision();
+    getOperation().walk([](Operation *op) { op->removeDiscardableAttr(loom::kFullPrecision); });
+  }
+
+private:
+  void setPrecision() {
     ModuleOp module = getOperation();
     MLIRContext *context = &getContext();
     FloatType narrow;

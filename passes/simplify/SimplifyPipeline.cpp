@@ -22,6 +22,7 @@ static AddTrainStepOptions makeTrainStepOptions(const TrainOptions &options) {
   made.seed = options.seed.value_or(0);
   made.optimizer = options.optimizer;
   made.clip = options.clip;
+  made.lossScale = options.lossScale;
   return made;
 }
 

@@ -59,6 +59,7 @@ TrainOptions AddTrainStepPass::getOptions() const {
   options.seed = seed;
   options.optimizer = optimizer;
   options.clip = clip;
+  options.lossScale = lossScale;
   return options;
 }
 
@@ -209,7 +210,7 @@ void AddTrainStepPass::runOnOperation() {
 void AddTrainStepPass::describeTraining(const TrainSettings &settings) {
   Builder builder(&getContext());
   SmallVector<StringRef> texts(losses.begin(), losses.end());
-  SmallVector<NamedAttribute> attributes = {
+  SmallVector<NamedAttribute> told{
       builder.getNamedAttr("learning_rate",
                            builder.getF64FloatAttr(settings.optimizer->getLearningRate())),
       builder.getNamedAttr("losses", builder.getStrArrayAttr(texts)),
@@ -217,6 +218,9 @@ void AddTrainStepPass::describeTraining(const TrainSettings &settings) {
   SmallVector<std::string> terms = Objective::getTermNames(losses.size());
   SmallVector<StringRef> names(terms.begin(), terms.end());
   if (!names.empty())
-    attributes.push_back(builder.getNamedAttr("terms", builder.getStrArrayAttr(names)));
-  getOperation()->setAttr(loom::kTraining, builder.getDictionaryAttr(attributes));
+    told.push_back(builder.getNamedAttr("terms", builder.getStrArrayAttr(names)));
+  if (settings.lossScale)
+    told.push_back(builder.getNamedAttr(
+        "least_loss_scale", builder.getF64FloatAttr(settings.lossScale->getMinimum())));
+  getOperation()->setAttr(loom::kTraining, builder.getDictionaryAttr(told));
 }

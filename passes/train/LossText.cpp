@@ -12,12 +12,16 @@ using namespace gridloom::train;
 using Kind = LossSpec::Kind;
 
 const char *const gridloom::train::kLossGrammar =
-    "cross_entropy(LOGITS, LABELS, axis=-1, label_smoothing=0, ignore_index=LABEL), kl(LOGITS, "
-    "PROBABILITIES, axis=-1), mse(OUTPUT, TARGET), bce(LOGITS, TARGET), each with reduction=mean "
+    "cross_entropy(LOGITS, LABELS, axis=-1, label_smoothing=0, ignore_index=LABEL, "
+    "class_weights=[W0, W1, ...]), kl(LOGITS, PROBABILITIES, axis=-1), mse(OUTPUT, TARGET), "
+    "bce(LOGITS, TARGET), each with reduction=mean "
     "or sum, output(NAME), or the name of an output; all calls take weight=1";
 
 const char *const gridloom::train::kMetricGrammar =
     "accuracy(LOGITS, LABELS, axis=-1, ignore_index=LABEL)";
+
+/// Of a class.
+static constexpr double kMaxWeight = 1e6;
 
 namespace {
 
@@ -61,6 +65,26 @@ public:
     return value.value_or(0);
   }
 
+  /// "[1, 0.5]".
+  llvm::SmallVector<double, 0> readWeights(const std::string &key, const std::string &word) {
+    llvm::StringRef list(word);
+    llvm::SmallVector<double, 0> weights;
+    bool isList = list.consume_front("[") && list.consume_back("]");
+    llvm::SmallVector<llvm::StringRef> parts;
+    list.split(parts, ',');
+    for (llvm::StringRef part : parts) {
+      std::optional<double> weight = parseNumber(part.trim().str());
+      if (!isList || !weight || *weight < 0 || *weight > kMaxWeight) {
+        fail("has " + key + "=" + word + ", no list [1, 0.5] of numbers from 0 to 1e6");
+        return {};
+      }
+      weights.push_back(*weight);
+    }
+    if (llvm::all_of(weights, [](double weight) { return weight == 0; }))
+      fail("has " + key + "=" + word + ", which leaves nothing of it");
+    return weights;
+  }
+
   double readNumber(const std::string &key, const std::string &word) {
     std::optional<double> value = parseNumber(word);
     if (!value)
@@ -102,6 +126,8 @@ static void readSetting(Reader &reader, LossSpec &loss, const std::string &key,
     loss.axis = reader.readInteger(key, word);
   } else if (key == "ignore_index" && isOfLabels) {
     loss.ignoreIndex = reader.readInteger(key, word);
+  } else if (key == "class_weights" && isOfLabels) {
+    loss.classWeights = reader.readWeights(key, word);
   } else if (key == "label_smoothing" && isOfLabels) {
     loss.labelSmoothing = reader.readNumber(key, word);
     if (loss.labelSmoothing < 0 || loss.labelSmoothing > 1)

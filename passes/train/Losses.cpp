@@ -157,16 +157,17 @@ static Term widen(Term x, RankedTensorType like) {
                                                  : Type(Float32Type::get(context)));
 }
 
-/// The sum of all elements as f32 [].
-static Term sumAll(Term x) {
-  Term sum = x.sum(llvm::to_vector(llvm::seq<int64_t>(0, x.getRank())));
-  return sum.convert(Float32Type::get(x.getType().getContext()));
+/// The sum of all elements, of rank 0.
+static Term sumAll(Term x) { return x.sum(llvm::to_vector(llvm::seq<int64_t>(0, x.getRank()))); }
+
+/// Of the element type of `like`, of rank 0.
+static Term makeScalar(Term like, double number) {
+  return like.splat(RankedTensorType::get({}, like.getType().getElementType()), number);
 }
 
-/// f32 [].
-static Term makeScalar(Term like, double number) {
-  return like.splat(RankedTensorType::get({}, Float32Type::get(like.getType().getContext())),
-                    number);
+/// The parts of a mean over `number` rows or elements.
+static LossParts makeParts(Term sum, double number) {
+  return {sum, makeScalar(sum, number), number};
 }
 
 namespace {
@@ -192,12 +193,22 @@ struct Labels {
   /// The rows of `x` that are kept, zero elsewhere.
   Term keep(Term x) const { return isKept ? x.where(*isKept) : x; }
 
-  /// The number of rows that are kept, f32 [].
-  Term count() const {
-    if (!isKept)
-      return makeScalar(value, static_cast<double>(value.getType().getNumElements()));
-    return sumAll(isKept->convert(Float32Type::get(value.getType().getContext())));
+  /// The logits of the rows that are kept, zero elsewhere: what rows that count for nothing hold,
+  /// be it NaN, has no part in derivatives.
+  Term keep(Term x, int64_t classDim) const {
+    return isKept ? x.where(isKept->repeat(x.getShape(), {classDim})) : x;
   }
+
+  /// The sum over the rows that are kept, each of which counts 1.
+  LossParts sum(Term rows) const {
+    LossParts parts = makeParts(sumAll(keep(rows)), getNumRows());
+    if (isKept)
+      parts.count = sumAll(isKept->convert(rows.getType().getElementType()));
+    return parts;
+  }
+
+  /// As many as there are labels.
+  double getNumRows() const { return static_cast<double>(value.getType().getNumElements()); }
 
   Term value;
   std::optional<Term> isKept; ///< i1; absent where all are
@@ -221,22 +232,49 @@ static Shifted shift(Term x, int64_t dim) {
   return {shifted, shifted.apply<loom::ExpOp>().sum({dim}).apply<loom::LogOp>()};
 }
 
+/// The weight of each class, along dimension `dim` of x.
+static Term makeWeights(ArrayRef<double> weights, Term x, int64_t dim) {
+  Type element = x.getType().getElementType();
+  auto type = RankedTensorType::get({static_cast<int64_t>(weights.size())}, element);
+  SmallVector<Attribute> numbers = llvm::map_to_vector(
+      weights, [&](double weight) -> Attribute { return FloatAttr::get(element, weight); });
+  Term vector = x.emit<loom::ConstantOp>(type, DenseElementsAttr::get(type, numbers));
+  return vector.broadcast(x.getShape(), {dim});
+}
+
+/// The loss of each row. A product with logits only where there must be one: 0 times the logit of a
+/// class left out, -inf, is NaN.
+static Term buildRows(const Shifted &shifted, Term isLabel, double smoothing,
+                      std::optional<Term> weights, int64_t dim) {
+  const auto &[logits, logSum] = shifted;
+  double rest = smoothing / static_cast<double>(logits.getShape()[dim]);
+  if (rest == 0) {
+    Term rows = logSum - logits.where(isLabel).sum({dim});
+    return weights ? rows * weights->where(isLabel).sum({dim}) : rows;
+  }
+  Term shares = isLabel.select(logits.splat(1 - smoothing + rest), logits.splat(rest));
+  if (!weights)
+    return logSum - (logits * shares).sum({dim});
+  shares = shares * *weights;
+  return shares.sum({dim}) * logSum - (logits * shares).sum({dim});
+}
+
 /// Where the label's logit is picked by comparison, not by gather, each device can look through its
 /// own classes.
 static LossParts buildCrossEntropy(const LossSpec &loss, Term x, Term target, int64_t dim) {
   ArrayRef<int64_t> shape = x.getShape();
   Labels labels(target, loss.ignoreIndex);
-  auto [logits, logSum] = shift(x, dim);
+  Shifted shifted = shift(labels.keep(x, dim), dim);
   Term isLabel = x.iota(shape, dim).compare(Direction::EQ, labels.value.repeat(shape, {dim}));
-  double rest = loss.labelSmoothing / static_cast<double>(shape[dim]);
-  // A product only where there must be one: 0 times the logit of a class left out, -inf, is NaN.
-  Term picked =
-      rest == 0 ? logits.where(isLabel)
-                : logits * isLabel.select(x.splat(1 - loss.labelSmoothing + rest), x.splat(rest));
-  Term rows = logSum - picked.sum({dim});
+  std::optional<Term> weights;
+  if (!loss.classWeights.empty())
+    weights = makeWeights(loss.classWeights, x, dim);
+  Term rows = buildRows(shifted, isLabel, loss.labelSmoothing, weights, dim);
   Term wrong = rows.splat(std::numeric_limits<double>::quiet_NaN());
-  rows = labels.areClasses(shape[dim]).select(rows, wrong);
-  return {sumAll(labels.keep(rows)), labels.count()};
+  LossParts parts = labels.sum(labels.areClasses(shape[dim]).select(rows, wrong));
+  if (weights)
+    parts.count = sumAll(labels.keep(weights->where(isLabel).sum({dim})));
+  return parts;
 }
 
 /// sum of t * log t - t * log softmax(x). Both factors of a product are replaced where t is 0: the
@@ -247,13 +285,13 @@ static LossParts buildKlDivergence(Term x, Term t, int64_t dim) {
   Term logTarget = isZero.select(t.splat(1), t).apply<loom::LogOp>();
   Term difference = isZero.select(t.splat(0), logTarget - logits);
   Term rows = (t * difference).sum({dim}) + t.sum({dim}) * logSum;
-  return {sumAll(rows), makeScalar(x, static_cast<double>(rows.getType().getNumElements()))};
+  return makeParts(sumAll(rows), static_cast<double>(rows.getType().getNumElements()));
 }
 
 static LossParts buildSquaredError(Term x, Term t) {
   Term difference = x - t;
-  return {sumAll(difference * difference),
-          makeScalar(x, static_cast<double>(x.getType().getNumElements()))};
+  return makeParts(sumAll(difference * difference),
+                   static_cast<double>(x.getType().getNumElements()));
 }
 
 /// max(x, 0) - x * t + log(1 + exp(-|x|)). At 0 the maximum counts half, so the derivative is
@@ -261,7 +299,7 @@ static LossParts buildSquaredError(Term x, Term t) {
 static LossParts buildBinaryCrossEntropy(Term x, Term t) {
   Term decay = (-x.apply<loom::AbsOp>()).apply<loom::ExpOp>();
   Term loss = x.apply<loom::MaximumOp>(x.splat(0)) - x * t + (decay + 1).apply<loom::LogOp>();
-  return {sumAll(loss), makeScalar(x, static_cast<double>(x.getType().getNumElements()))};
+  return makeParts(sumAll(loss), static_cast<double>(x.getType().getNumElements()));
 }
 
 static LossParts buildOf(const LossSpec &loss, Term x, Term t, int64_t dim) {
@@ -281,17 +319,23 @@ std::optional<LossParts> gridloom::train::buildLoss(const LossSpec &loss, Term p
   if (loss.kind == Kind::Output) {
     if (!findClasses(call, prediction.getType(), error))
       return std::nullopt;
-    return LossParts{sumAll(widen(prediction, prediction.getType())), makeScalar(prediction, 1)};
+    return makeParts(sumAll(widen(prediction, prediction.getType())), 1);
   }
   if (!target)
     return fail(call, "target '" + loss.target + "' is missing", error);
   std::optional<int64_t> dim = check(call, prediction.getType(), target->getType(), error);
   if (!dim)
     return std::nullopt;
+  if (size_t given = loss.classWeights.size();
+      given && int64_t(given) != prediction.getShape()[*dim])
+    return fail(call,
+                "class_weights has " + std::to_string(given) + " numbers, '" + loss.prediction +
+                    "' " + toString(prediction.getShape()) + " has " +
+                    std::to_string(prediction.getShape()[*dim]) + " classes along axis " +
+                    std::to_string(loss.axis) + "; give one for each",
+                error);
   LossParts parts = buildOf(loss, widen(prediction, prediction.getType()), *target, *dim);
-  if (!loss.isMean)
-    parts.count = makeScalar(prediction, 1);
-  return parts;
+  return loss.isMean ? parts : makeParts(parts.sum, 1);
 }
 
 std::optional<LossParts> gridloom::train::buildMetric(const MetricSpec &metric, Term prediction,
@@ -305,5 +349,5 @@ std::optional<LossParts> gridloom::train::buildMetric(const MetricSpec &metric, 
                                                     ReductionKind::Max, *dim, /*last=*/false);
   Term isRight = largest.compare(Direction::EQ, labels.value);
   Type f32 = Float32Type::get(prediction.getType().getContext());
-  return LossParts{sumAll(labels.keep(isRight.convert(f32))), labels.count()};
+  return labels.sum(isRight.convert(f32));
 }

@@ -10,8 +10,10 @@
 //   cross_entropy   of each row of logits along the class axis, by the class index of the row:
 //                   -log softmax(logits)[label]. With smoothing e, the label's probability is
 //                   1 - e + e / C of C classes, each other one's e / C (Szegedy et al. 2016,
-//                   section 7). Rows of the ignored label count for nothing. A label that is no
-//                   class makes the loss NaN.
+//                   section 7). Rows of the ignored label count for nothing, whatever their logits
+//                   are. A label that is no class makes the loss NaN. With weights w of the
+//                   classes, each class's term is multiplied by its own, and the mean divides by
+//                   the sum of the labels' weights, as PyTorch's CrossEntropyLoss has it.
 //   kl              of each row, from the target's probabilities t to softmax(logits):
 //                   sum of t * (log t - log softmax(logits)), 0 where t is 0. Logarithms of
 //                   probabilities are logits, too: softmax gives the probabilities back.
@@ -20,7 +22,8 @@
 //                   -t * log p - (1 - t) * log(1 - p).
 //   output          the sum of a float output of the model.
 //
-// The count is the number of rows or elements, but 1 for `output` and with reduction=sum.
+// The count is the number of rows or elements, or the weight of the rows' labels, but 1 for
+// `output` and with reduction=sum.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_PASSES_TRAIN_LOSSES_H
@@ -43,8 +46,9 @@ struct LossSpec {
   std::string target;     ///< an input, known or new, or another output; empty for Output
   double factor = 1;      ///< finite, not 0; the caller multiplies sum / count by it
   double labelSmoothing = 0;
-  std::optional<int64_t> ignoreIndex; ///< may lie outside the classes
-  int64_t axis = -1;                  ///< of the classes; from the end if negative
+  llvm::SmallVector<double, 0> classWeights; ///< of cross_entropy; empty: 1 each
+  std::optional<int64_t> ignoreIndex;        ///< may lie outside the classes
+  int64_t axis = -1;                         ///< of the classes; from the end if negative
   bool isMean = true;
 
   /// Reads kLossGrammar; a word alone is an output's name, whatever the name. Returns nothing and
@@ -77,9 +81,11 @@ mlir::RankedTensorType getTargetType(const LossSpec &loss, mlir::RankedTensorTyp
 mlir::RankedTensorType getTargetType(const MetricSpec &metric, mlir::RankedTensorType prediction,
                                      std::string &error);
 
-/// Sum over all elements and the number that a mean divides by, both f32 [].
+/// Sum over all elements and the number that a mean divides by: f32 [], f64 [] where the prediction
+/// is f64.
 struct LossParts {
   Term sum, count;
+  double numRows; ///< or elements: what the count is where no label is ignored; 1 for a sum
 };
 
 /// Builds the loss at the prediction's place. Predictions are floats; the target has the shape of

@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/train/Objective.h"
 
+#include "dialects/loom/FullPrecision.h"
+
 using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::train;
@@ -22,6 +24,7 @@ public:
 private:
   std::optional<Term> findPrediction(StringRef text, StringRef name);
   Term findTarget(StringRef name, unsigned prediction, RankedTensorType type, int64_t axis);
+  void describeLabels(const LossSpec &spec, Value target, int64_t classes);
   Term term(Value value, StringRef text) {
     return {builder, NameLoc::get(builder.getStringAttr(text)), value};
   }
@@ -71,6 +74,20 @@ static int64_t getAxis(int64_t axis, const Term &prediction) {
   return axis < 0 ? axis + prediction.getRank() : axis;
 }
 
+/// Says of an input that it holds labels of so many classes.
+void ObjectiveBuilder::describeLabels(const LossSpec &spec, Value target, int64_t classes) {
+  auto argument = dyn_cast<BlockArgument>(target);
+  if (!argument || spec.kind != LossSpec::Kind::CrossEntropy)
+    return;
+  SmallVector<NamedAttribute> entries{
+      builder.getNamedAttr("classes", builder.getI64IntegerAttr(classes)),
+      builder.getNamedAttr("loss", builder.getStringAttr(spec.text))};
+  if (spec.ignoreIndex)
+    entries.push_back(
+        builder.getNamedAttr("ignored", builder.getI64IntegerAttr(*spec.ignoreIndex)));
+  function.setArgAttr(argument.getArgNumber(), loom::kLabels, builder.getDictionaryAttr(entries));
+}
+
 LogicalResult ObjectiveBuilder::addLoss(const LossSpec &spec, Objective &objective) {
   std::optional<Term> prediction = findPrediction(spec.text, spec.prediction);
   if (!prediction)
@@ -85,6 +102,8 @@ LogicalResult ObjectiveBuilder::addLoss(const LossSpec &spec, Objective &objecti
   std::optional<LossParts> parts = buildLoss(spec, *prediction, target, error);
   if (!parts)
     return function.emitError() << error;
+  if (target)
+    describeLabels(spec, *target, prediction->getShape()[getAxis(spec.axis, *prediction)]);
   objective.add(Objective::Loss{*parts, spec.factor, spec.isMean});
   return success();
 }
@@ -113,12 +132,14 @@ FailureOr<Objective> train::buildObjective(func::FuncOp function, OpBuilder &bui
                                            ArrayRef<MetricSpec> metrics) {
   ObjectiveBuilder objectives(function, builder);
   Objective objective;
+  Operation *before = function.front().getTerminator()->getPrevNode();
   for (const LossSpec &spec : losses)
     if (failed(objectives.addLoss(spec, objective)))
       return failure();
   for (const MetricSpec &spec : metrics)
     if (failed(objectives.addMetric(spec, objective)))
       return failure();
+  loom::markFullPrecision(function.front(), before);
   return objective;
 }
 
@@ -131,24 +152,26 @@ SmallVector<Value> Objective::getSums() const {
 }
 
 Objective Objective::map(const IRMapping &mapping) const {
-  auto mapTerm = [&](const Term &term) { return term.with(mapping.lookupOrDefault(term)); };
+  auto mapParts = [&](const LossParts &parts) {
+    return LossParts{parts.sum.with(mapping.lookupOrDefault(parts.sum)),
+                     parts.count.with(mapping.lookupOrDefault(parts.count)), parts.numRows};
+  };
   Objective mapped;
   for (const Loss &loss : losses)
-    mapped.add(
-        Loss{{mapTerm(loss.parts.sum), mapTerm(loss.parts.count)}, loss.factor, loss.isMean});
+    mapped.add(Loss{mapParts(loss.parts), loss.factor, loss.isMean});
   for (const Metric &metric : metrics)
-    mapped.add(Metric{metric.name, {mapTerm(metric.parts.sum), mapTerm(metric.parts.count)}});
+    mapped.add(Metric{metric.name, mapParts(metric.parts)});
   return mapped;
 }
 
 static LossParts add(const LossParts &a, const LossParts &b) {
-  return {a.sum + b.sum, a.count + b.count};
+  return {a.sum + b.sum, a.count + b.count, a.numRows + b.numRows};
 }
 
 void Objective::accumulate(const Objective &other) {
   for (auto [mine, others] : llvm::zip_equal(losses, other.losses))
     mine.parts = mine.isMean ? ::add(mine.parts, others.parts)
-                             : LossParts{mine.parts.sum + others.parts.sum, mine.parts.count};
+                             : LossParts{mine.parts.sum + others.parts.sum, mine.parts.count, 1};
   for (auto [mine, others] : llvm::zip_equal(metrics, other.metrics))
     mine = {mine.name, ::add(mine.parts, others.parts)};
 }
@@ -159,15 +182,22 @@ Term Objective::getDivisor(const LossParts &parts) {
 
 static Term getMean(const LossParts &parts) { return parts.sum / Objective::getDivisor(parts); }
 
-static Term getTerm(const Objective::Loss &loss) {
-  Term mean = getMean(loss.parts);
+/// The mean of a loss in floats of the type, times its factor.
+static Term getTerm(const Objective::Loss &loss, Type element) {
+  Term mean = getMean(loss.parts).convert(element);
   return loss.factor != 1 ? mean * loss.factor : mean;
 }
 
 Term Objective::getLoss() const {
+  auto isDouble = [](const Loss &loss) {
+    return loss.parts.sum.getType().getElementType().isF64();
+  };
+  MLIRContext *context = losses.front().parts.sum.getType().getContext();
+  Type element = llvm::any_of(losses, isDouble) ? Type(Float64Type::get(context))
+                                                : Type(Float32Type::get(context));
   std::optional<Term> total;
   for (const Loss &loss : losses) {
-    Term term = getTerm(loss);
+    Term term = getTerm(loss, element);
     total = total ? *total + term : term;
   }
   return *total;
@@ -181,14 +211,17 @@ SmallVector<std::string> Objective::getTermNames(size_t numLosses) {
 }
 
 void Objective::addOutputs(Results &results, const Term &loss) const {
-  results.addOutput("loss", loss);
-  results.addOutput("count", losses.front().parts.count);
+  auto add = [&](const std::string &name, const Term &value) {
+    results.addOutput(name, value.convert(Float32Type::get(value.getType().getContext())));
+  };
+  add("loss", loss);
+  add("count", losses.front().parts.count);
   for (auto [name, term] : llvm::zip(getTermNames(losses.size()), losses)) {
-    results.addOutput(name, getTerm(term));
-    results.addOutput(name + ".count", term.parts.count);
+    add(name, getTerm(term, loss.getType().getElementType()));
+    add(name + ".count", term.parts.count);
   }
   for (const Metric &metric : metrics) {
-    results.addOutput(metric.name, getMean(metric.parts));
-    results.addOutput(metric.name + ".count", metric.parts.count);
+    add(metric.name, getMean(metric.parts));
+    add(metric.name + ".count", metric.parts.count);
   }
 }

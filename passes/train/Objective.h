@@ -13,8 +13,8 @@
 
 namespace gridloom::train {
 
-/// Sums over the rows of a function and what means divide them by, all f32 []: those of several
-/// parts of a batch add up to those of the batch.
+/// Sums over the rows of a function and what means divide them by, all f32 [], or f64 [] for
+/// predictions in f64: those of several parts of a batch add up to those of the batch.
 class Objective {
 public:
   struct Loss {
@@ -39,7 +39,7 @@ public:
   /// Adds what another part of the batch has.
   void accumulate(const Objective &other);
 
-  /// The sum of the means of the losses, each times its factor.
+  /// The sum of the means of the losses, each times its factor; in f64 if one is.
   Term getLoss() const;
   /// The outputs that `loss` is the sum of, each a mean over what NAME.count counts: "loss.1" and
   /// so on where there are several losses, which may count differently; else none.
@@ -47,7 +47,7 @@ public:
   /// What a mean divides by: 1 in place of 0, where the sum is 0, too.
   static Term getDivisor(const LossParts &parts);
   /// Adds `loss`, `count` (of the first loss), and of each of getTermNames and each metric NAME its
-  /// mean and NAME.count.
+  /// mean and NAME.count, all f32 [].
   void addOutputs(Results &results, const Term &loss) const;
 
 private:
@@ -55,9 +55,9 @@ private:
   llvm::SmallVector<Metric, 1> metrics;
 };
 
-/// Builds the losses and metrics before the function's terminator; targets that are neither inputs
-/// nor outputs become inputs, whose dimensions are called as the outputs have them. Fails with a
-/// diagnostic at the function.
+/// Builds the losses and metrics before the function's terminator, marked kFullPrecision; targets
+/// that are neither inputs nor outputs become inputs, whose dimensions are called as the outputs
+/// have them. Labels say so: kLabels. Fails with a diagnostic at the function.
 mlir::FailureOr<Objective> buildObjective(mlir::func::FuncOp function, mlir::OpBuilder &builder,
                                           llvm::ArrayRef<LossSpec> losses,
                                           llvm::ArrayRef<MetricSpec> metrics);

@@ -16,6 +16,9 @@ def AddTrainStep : Pass<"loom-add-train-step", "::mlir::ModuleOp"> {
       count; the optimizer gives the next value of each parameter and of its own states, called PARAMETER/SLOT. Outputs
       are `loss`, `count`, the metrics, `gradient_norm` and `committed`: 0 where the loss or the norm is not finite, and then
       every state keeps its value. The state `train/step` counts committed steps.
+      With a scale of the loss, the derivative is multiplied by the state `train/loss_scale` (0 stands for what it begins
+      with) and gradients are divided by it; output `loss_scale` is the step's. `train/good_steps` counts steps in a row that
+      were taken since a dynamic scale changed. These two states change with steps that are not taken, too.
 
     With `inits` parameters begin with drawn numbers: `loom.draw` takes the place of `loom.init`, and the weight's own values
     are not read.
@@ -41,6 +44,7 @@ def AddTrainStep : Pass<"loom-add-train-step", "::mlir::ModuleOp"> {
     ListOption<"metrics", "metrics", "std::string", "further outputs, as --metric says them">,
     Option<"optimizer", "optimizer", "std::string", "\"\"", "the rule of a step, as --optimizer says it">,
     Option<"clip", "clip", "std::string", "\"\"", "the limit of gradients, as --clip says it">,
+    Option<"lossScale", "loss-scale", "std::string", "\"\"", "the scale of the loss, as --loss-scale says it; empty: none">,
     ListOption<"parameters", "parameters", "std::string", "settings of parameters, as --param says them">,
     ListOption<"inits", "inits", "std::string", "what parameters begin with, as --init says it">,
     Option<"seed", "seed", "uint64_t", "0", "the seed of inits, as --seed says it">];

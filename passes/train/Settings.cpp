@@ -49,6 +49,13 @@ FailureOr<TrainSettings> train::readSettings(ModuleOp module, const TrainOptions
     if (!settings.clip)
       return module.emitError() << error;
   }
+  if (!options.lossScale.empty()) {
+    std::optional<LossScaleSpec> scale = LossScaleSpec::parse(options.lossScale, error);
+    if (!scale)
+      return module.emitError() << error;
+    if (!scale->isOff())
+      settings.lossScale = scale;
+  }
   std::optional<ParameterRules> rules = ParameterRules::parse(options.parameters, error);
   if (!rules)
     return module.emitError() << error;

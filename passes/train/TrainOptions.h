@@ -19,6 +19,7 @@ struct TrainOptions {
   bool isOn = false;
   std::vector<std::string> losses, metrics, parameters, inits, ties;
   std::string optimizer, clip;
+  std::string lossScale;        ///< empty: that of the precision
   std::optional<uint64_t> seed; ///< of inits; none: 0
   long accumulate = 0;          ///< micro-batches by their other name; 0: not given
 };

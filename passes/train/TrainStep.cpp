@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/train/TrainStep.h"
 
+#include "dialects/loom/FullPrecision.h"
 #include "dialects/loom/Random.h"
 #include "passes/differentiate/Gradients.h"
 #include "passes/train/Pieces.h"
@@ -12,6 +13,7 @@
 
 #include "llvm/ADT/StringSet.h"
 
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -19,6 +21,8 @@ using namespace gridloom;
 using namespace gridloom::train;
 
 static constexpr StringLiteral kRate = "learning_rate";
+static constexpr StringLiteral kLossScale = "train/loss_scale", kGoodSteps = "train/good_steps";
+static constexpr StringLiteral kLossScaleOutput = "loss_scale";
 
 namespace {
 
@@ -37,8 +41,12 @@ private:
   LogicalResult findParameters(const Objective &objective);
   LogicalResult checkPieces(Pieces &pieces);
   LogicalResult checkNames();
+  void beginLossScale(const Objective &objective, int64_t numPieces);
+  Term getSeed(const Objective &objective, const Objective::Loss &loss) const;
+  std::optional<Term> getUnscaling(const Objective &objective) const;
   LogicalResult addGradients(const Objective &objective);
   void buildScale(const Objective &objective);
+  void updateLossScale(Results &results);
   void buildStep();
   Term addSlot(const Twine &name, const Slot &slot, StringAttr parameter);
   void addNext(Results &results, StringRef name, const Term &next, const Term &former);
@@ -51,6 +59,7 @@ private:
   static Term fill(const Term &number, RankedTensorType type) {
     return number.broadcast(type.getShape(), {});
   }
+  static bool isOnlyLoss(const Objective &objective) { return objective.getLosses().size() == 1; }
   /// Whether a number is neither infinite nor NaN.
   static Term isFinite(const Term &number) {
     return number.apply<loom::AbsOp>().compare(loom::Direction::LT,
@@ -69,6 +78,8 @@ private:
   llvm::MapVector<StringAttr, Value> gradients;
   std::optional<Term> rate, loss, norm; ///< floats []
   std::optional<Term> committed, step;  ///< i1 [], i64 []
+  std::optional<LossScaleSpec::State> lossScale;
+  double rowShare = 1; ///< a power of two, of the scale in the derivative of a sum
 };
 
 } // namespace
@@ -103,6 +114,48 @@ LogicalResult StepBuilder::findParameters(const Objective &objective) {
   return success();
 }
 
+/// The states of the loss's scale, and what is left of it in the derivative of a loss's sum, which
+/// is that of the mean times a count: the scale divided by about the largest count, so that it
+/// stays the mean's. A power of two changes no digit.
+void StepBuilder::beginLossScale(const Objective &objective, int64_t numPieces) {
+  if (!settings.lossScale)
+    return;
+  auto add = [&](StringRef name, Type element) {
+    auto type = RankedTensorType::get({}, element);
+    return term(train::addState(function, name, type, loom::kCounter, {}), name);
+  };
+  Operation *before = builder.getInsertionPoint()->getPrevNode();
+  lossScale = {settings.lossScale->begin(add(kLossScale, builder.getF32Type())), std::nullopt};
+  loom::markFullPrecision(function.front(), before);
+  if (settings.lossScale->isDynamic())
+    lossScale->good = add(kGoodSteps, builder.getI64Type());
+  const LossParts &first = objective.getLosses().front().parts;
+  if (isOnlyLoss(objective))
+    rowShare = std::exp2(-std::floor(
+        std::log2(std::max(first.numRows, 1.0) *
+                  static_cast<double>(objective.getLosses().front().isMean ? numPieces : 1))));
+}
+
+/// What the elements of a loss's sum count in the gradients.
+Term StepBuilder::getSeed(const Objective &objective, const Objective::Loss &loss) const {
+  bool isOnly = isOnlyLoss(objective);
+  Term seed = loss.parts.sum.splat(loss.factor * (isOnly ? rowShare : 1));
+  if (lossScale)
+    seed = seed * lossScale->scale.convert(seed.getType().getElementType());
+  return isOnly ? seed : seed / Objective::getDivisor(loss.parts);
+}
+
+/// What gradients are multiplied by, to be those of the mean without the scale; nothing where they
+/// are.
+std::optional<Term> StepBuilder::getUnscaling(const Objective &objective) const {
+  if (!isOnlyLoss(objective))
+    return lossScale ? std::optional(lossScale->scale.splat(1) / lossScale->scale) : std::nullopt;
+  Term divisor = Objective::getDivisor(objective.getLosses().front().parts);
+  if (lossScale)
+    divisor = divisor * lossScale->scale.convert(divisor.getType().getElementType());
+  return divisor.splat(1 / rowShare) / divisor;
+}
+
 /// Adds the gradients of a part of the batch to those of the parts before it. One loss is divided
 /// at the end, once for each parameter; several where their derivatives begin.
 LogicalResult StepBuilder::addGradients(const Objective &objective) {
@@ -111,11 +164,10 @@ LogicalResult StepBuilder::addGradients(const Objective &objective) {
     if (!statistics.contains(name))
       sources[name] = {argument};
   SmallVector<Gradients::Seed> seeds;
-  bool isOnly = objective.getLosses().size() == 1;
-  for (const Objective::Loss &loss : objective.getLosses()) {
-    Term one = loss.parts.sum.splat(loss.factor);
-    seeds.push_back({loss.parts.sum, isOnly ? one : one / Objective::getDivisor(loss.parts)});
-  }
+  Operation *before = builder.getInsertionPoint()->getPrevNode();
+  for (const Objective::Loss &loss : objective.getLosses())
+    seeds.push_back({loss.parts.sum, getSeed(objective, loss)});
+  loom::markFullPrecision(function.front(), before);
   auto built =
       Gradients(function, "the loss", sources).build(seeds, [](Operation *) { return false; });
   if (failed(built))
@@ -130,15 +182,11 @@ LogicalResult StepBuilder::addGradients(const Objective &objective) {
 
 /// The gradients of the mean and their norm, and whether the step is taken.
 void StepBuilder::buildScale(const Objective &objective) {
-  std::optional<Term> mean;
-  if (objective.getLosses().size() == 1) {
-    Term divisor = Objective::getDivisor(objective.getLosses().front().parts);
-    mean = divisor.splat(1) / divisor;
-  }
-  for (auto &[name, gradient] : gradients)
-    if (mean) {
+  if (std::optional<Term> factor = getUnscaling(objective))
+    for (auto &[name, gradient] : gradients) {
       Term sum = term(gradient, name.getValue() + ".update");
-      gradient = sum * fill(sum.with(mean->convert(sum.getType().getElementType())), sum.getType());
+      gradient =
+          sum * fill(sum.with(factor->convert(sum.getType().getElementType())), sum.getType());
     }
   SmallVector<Term> all;
   for (auto [name, gradient] : gradients)
@@ -221,6 +269,16 @@ void StepBuilder::numberAttempts(Results &results) {
   results.addState("train/iteration", attempt + 1);
 }
 
+void StepBuilder::updateLossScale(Results &results) {
+  if (!lossScale)
+    return;
+  results.addOutput(kLossScaleOutput, lossScale->scale);
+  LossScaleSpec::State next = settings.lossScale->update(*lossScale, *committed);
+  results.addState(kLossScale, next.scale);
+  if (next.good)
+    results.addState(kGoodSteps, *next.good);
+}
+
 /// That the batch can be computed in parts.
 LogicalResult StepBuilder::checkPieces(Pieces &pieces) {
   int64_t count = pieces.getCount();
@@ -276,6 +334,7 @@ LogicalResult StepBuilder::run() {
     return failure();
   parameters = makeStates(function, weights);
   pieces.widen();
+  beginLossScale(*objective, pieces.getCount());
   const Objective first = *objective;
   if (failed(addGradients(*objective)))
     return failure();
@@ -291,6 +350,7 @@ LogicalResult StepBuilder::run() {
   objective->addOutputs(results, *loss);
   results.addOutput("gradient_norm", norm->convert(builder.getF32Type()));
   results.addOutput("committed", committed->convert(builder.getF32Type()));
+  updateLossScale(results);
   buildUpdates(results);
   for (auto [name, next] : statistics)
     addNext(results, name, term(next, name.getValue() + ".update"),

@@ -8,6 +8,7 @@
 
 #include "passes/train/Clipping.h"
 #include "passes/train/Initializers.h"
+#include "passes/train/LossScale.h"
 #include "passes/train/Objective.h"
 #include "passes/train/Optimizers.h"
 #include "passes/train/Parameters.h"
@@ -23,6 +24,7 @@ struct TrainSettings {
   llvm::SmallVector<MetricSpec> metrics;
   std::optional<Optimizer> optimizer;
   std::optional<ClipSpec> clip;
+  std::optional<LossScaleSpec> lossScale; ///< not one that is off
   ParameterRules rules;
   InitRules inits;
   uint64_t seed = 0; ///< of inits

@@ -40,6 +40,7 @@ def compile(
     metric: str | Sequence[str] = (),
     optimizer: str | None = None,
     clip: str | None = None,
+    loss_scale: str | float | None = None,
     param: Mapping[str, str] | None = None,
     init: Mapping[str, str] | None = None,
     seed: int | None = None,
@@ -65,7 +66,7 @@ def compile(
     tf32, bf16 or f16. `memory_limit` is per device, as "16GiB"; `chunk_matmul` cuts matmuls beside a collective.
     With `train` the plan trains the model (`gridloom.Trainer`): `loss` and `metric` are one or several, as
     "cross_entropy(logits, labels)" and "accuracy(logits, labels)", `optimizer` is as "adamw(lr=3e-4, weight_decay=0.1)", `clip` limits
-    gradients, and `param` maps patterns of weights to their settings, as {"*.bias": "weight_decay=0"}: all as the command line takes them.
+    gradients, `loss_scale` is "dynamic", a number or "off" (by default dynamic with f16), and `param` maps patterns of weights to their settings, as {"*.bias": "weight_decay=0"}: all as the command line takes them.
     `init` maps patterns of weights to the distribution that they are drawn from, as {"*": "normal(0, 0.02)", "*.bias": "zeros"}, by `seed`.
     `zero`, 1 to 3, splits what training keeps over the axes of the batch, and `microbatches` are then the parts of a step's batch.
     `dump_ir` is a folder for the program after each phase, `emit_onnx` a file for the model with its shardings, `save_strategy`
@@ -101,7 +102,7 @@ def compile(
         command += ["--init", f"{pattern}: {distribution}"]
     options = {"optimizer": optimizer, "clip": clip, "unroll": unroll, "strategy": strategy, "microbatches": microbatches, "target": target, "precision": precision}
     options |= {"devices": devices, "cluster": cluster, "memory-limit": memory_limit, "chunk-matmul": chunk_matmul, "dump-ir": dump_ir}
-    options |= {"zero": zero, "seed": seed}
+    options |= {"zero": zero, "seed": seed, "loss-scale": loss_scale}
     options |= {"emit-onnx": emit_onnx, "save-strategy": save_strategy, "stop-after": stop_after}
     for flag, value in options.items():
         if value is not None:

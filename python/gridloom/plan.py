@@ -36,13 +36,15 @@ def numpy_type(name: str) -> np.dtype:
 @dataclasses.dataclass(frozen=True)
 class Binding:
     """An input or output of an entry: global shape, names of its dimensions ("" where fixed), and the stages
-    that read or write it."""
+    that read or write it. `labels` has the loss, its number of `classes` and what it calls `ignored`, if anything, of an input
+    that a loss takes as labels."""
 
     name: str
     dtype: np.dtype
     shape: tuple[int, ...]
     dim_names: tuple[str, ...]
     stages: tuple[int, ...]
+    labels: dict | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +75,8 @@ class Weight:
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """A plan, read from its manifest. `report` is the compiler's account of its decisions; `log` is what it printed when
-    this plan came from `gridloom.compile`. `training` has the learning rate, losses and optimizer of a plan that trains."""
+    this plan came from `gridloom.compile`. `training` has the learning rate, losses and optimizer of a plan that trains, and the least scale of a
+    loss that has one."""
 
     path: Path
     mesh: dict[str, int]
@@ -131,7 +134,12 @@ def _entry(entry: dict) -> Entry:
     def bindings(values: list[dict]) -> tuple[Binding, ...]:
         return tuple(
             Binding(
-                v["name"], numpy_type(v["type"]), tuple(v["shape"]), tuple(v.get("dim_names", [])), tuple(v["stages"])
+                v["name"],
+                numpy_type(v["type"]),
+                tuple(v["shape"]),
+                tuple(v.get("dim_names", [])),
+                tuple(v["stages"]),
+                v.get("labels"),
             )
             for v in values
         )

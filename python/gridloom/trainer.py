@@ -8,7 +8,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ from .session import Progress, Session, load, to_numpy
 
 _LEARNING_RATE = "learning_rate"
 _STEP = "train/step"
+_LOSS_SCALE = "loss_scale"
 _COUNT = ".count"  # of a metric's name: what its mean divides by
 _LOCK_PATIENCE = 3.0  # seconds, in which a run that was killed gives its folder back
 # So many steps in a row that are not taken are no passing overflow.
@@ -71,6 +72,7 @@ class Trainer:
         self.step_count = int(self.session.get_state(_STEP))
         self.cursor = 0
         self._samples = 0
+        self._order = None  # the samples of the batch at hand, where `fit` has arrays
         self._saved: set[Path] = set()  # the run's checkpoints
         self._stopping = False
         self._events: RunEvents | None = None  # of `fit`
@@ -84,8 +86,9 @@ class Trainer:
 
         Returns `loss` (the batch's mean), `count` (what the sum of losses was divided by), `gradient_norm` (before clipping),
         the plan's metrics, `lr`, `step` (committed steps so far) and `committed`: False where the loss or a gradient was not finite,
-        and then no state has changed."""
+        and then no state has changed. With a scale of the loss there is `loss_scale`, the step's."""
         inputs = self._arrange(batch, "train_step")
+        self._require_labels(inputs, "train_step", f"step {self.step_count + 1}", self._order)
         rate = self.lr * self._factor(self.step_count)
         rows = self._rows(inputs, "train_step")
         if _LEARNING_RATE in self._inputs["train_step"]:
@@ -128,7 +131,9 @@ class Trainer:
         `resume` goes on from the latest checkpoint there, if there is one, or from the one that it names: `steps` and `epochs` then
         count from the run's beginning. `log_dir` is a folder of event files for TensorBoard: the numbers of each step and evaluation, and every
         `histograms_every` steps how each weight's elements are spread. Arrays go on where the checkpoint was; of an iterable the batches before are skipped.
-        A step whose loss or gradients are not finite raises FloatingPointError, unless `on_nan` is "skip"; the cursor is then before it."""
+        A step whose loss or gradients are not finite raises FloatingPointError, unless `on_nan` is "skip"; the cursor is then before it.
+        Of a plan with a dynamic scale of the loss that is so only if the loss is not finite or the scale is at its least: else the next
+        step has a smaller one. A label that is no class raises ValueError with its sample."""
         if (steps is None) == (epochs is None):
             raise ValueError("fit takes steps or epochs, one of them")
         if on_nan not in ("stop", "skip"):
@@ -154,6 +159,7 @@ class Trainer:
                 return self._loop(batches, goal, eval_data, eval_every, checkpoint_dir, checkpoint_every, on_nan, histograms_every)
             finally:
                 self._events = None
+                self._order = None
 
     def _loop(self, batches, goal, eval_data, eval_every, checkpoint_dir, checkpoint_every, on_nan, histograms_every) -> list[dict]:
         history: list[dict] = []
@@ -164,7 +170,7 @@ class Trainer:
                 break
             results = self.step(batch)
             history.append(results)
-            skipped = 0 if results["committed"] else skipped + 1
+            skipped = 0 if results["committed"] or self._is_scale_too_large(results) else skipped + 1
             if skipped and (on_nan == "stop" or skipped == _MOST_SKIPPED):
                 self._refuse(results, before, skipped)
             if not results["committed"]:
@@ -197,7 +203,9 @@ class Trainer:
         samples = 0
         for batch in self._pass(data, "eval", batch_size):
             inputs = self._arrange(batch, "eval")
-            samples += self._rows(inputs, "eval")
+            rows = self._rows(inputs, "eval")
+            self._require_labels(inputs, "eval", "evaluation", range(samples, samples + rows))
+            samples += rows
             outputs = self.session.run(inputs, entry="eval")
             values = {name: float(value) for name, value in outputs.items() if value.ndim == 0}
             for name, value in values.items():
@@ -292,6 +300,31 @@ class Trainer:
             remedy = f", which is not of {resume} or comes after it; remove it" if resume else "; continue it with resume=True"
             raise ValueError(f"{folder} has a checkpoint of another run, of step {max(others)}{remedy}, or name a new folder")
 
+    def _is_scale_too_large(self, results: dict) -> bool:
+        """Whether a step was not taken because gradients times the loss's scale overflow, and the scale can still fall."""
+        least = (self.session.plan.training or {}).get("least_loss_scale")
+        return least is not None and results.get(_LOSS_SCALE, 0) > least and math.isfinite(results["loss"])
+
+    def _require_labels(self, inputs: Mapping, entry: str, where: str, samples: Sequence[int] | None) -> None:
+        """Raises ValueError where a label is no class: the loss would be NaN. `samples` are those of the batch, where they are known."""
+        for name, bindings in self._inputs[entry].items():
+            if (labels := bindings[0].labels) is None:
+                continue
+            array = inputs[name]
+            wrong = (array < 0) | (array >= labels["classes"])
+            if "ignored" in labels:
+                wrong &= array != labels["ignored"]
+            if not wrong.any():
+                continue
+            first = tuple(int(i) for i in np.argwhere(wrong)[0])
+            row = first[0] if first else 0
+            place = f"row {row} of the batch" if samples is None else f"sample {samples[row]}"
+            raise ValueError(
+                f"{where}: input '{name}' holds label {array[first]} in {place}; "
+                f"loss '{labels['loss']}' has the {labels['classes']} classes 0 to {labels['classes'] - 1}"
+                + (f" and ignores {labels['ignored']}" if "ignored" in labels else "")
+            )
+
     def _refuse(self, results: dict, before: int, skipped: int) -> None:
         times = "" if skipped == 1 else f", nor were the {skipped - 1} before it"
         after, self.cursor = self.cursor, before  # what was not taken is read again
@@ -376,8 +409,8 @@ class Trainer:
         self._samples = samples
         size = self._batch_size(batch_size, samples, "train_step")
         while epochs is None or self.cursor < first + epochs * samples:
-            order = native().sample_order(samples, self.seed, self.cursor, size)
-            yield {name: array[order] for name, array in arrays.items()}
+            self._order = native().sample_order(samples, self.seed, self.cursor, size)
+            yield {name: array[self._order] for name, array in arrays.items()}
 
     def _pass(self, data, entry: str, batch_size: int | None) -> Iterator:
         """The batches of one pass over data in its own order, without those that are shorter than the plan's."""

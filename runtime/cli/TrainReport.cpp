@@ -88,12 +88,21 @@ static std::string formatValues(const TrainingValues &values) {
   return text;
 }
 
+/// "scale 65536  ", and whether the step was not taken for it.
+static std::string formatScale(const StepRecord &record) {
+  auto scale = record.values.find(kLossScale);
+  if (scale == record.values.end())
+    return "";
+  return "scale " + format("%.6g", scale->second) +
+         (record.isScaleTooLarge ? " (too large)  " : "  ");
+}
+
 std::string TrainReport::describe(const StepRecord &record) const {
   double rate = recent > 0 ? double(setup.step.batch) / recent * 1e3 : 0;
   return "step " + std::to_string(record.step) + "/" + std::to_string(numSteps) + "  " +
          formatValues(record.values) + "  lr " + format("%.4g", record.learningRate) + "  " +
-         format("%.0f samples/s", rate) + "  " + format("%.1f ms", recent) + "  ETA " +
-         formatTime(double(numSteps - record.step) * recent * 1e-3);
+         formatScale(record) + format("%.0f samples/s", rate) + "  " + format("%.1f ms", recent) +
+         "  ETA " + formatTime(double(numSteps - record.step) * recent * 1e-3);
 }
 
 void TrainReport::clearLine() {
@@ -206,7 +215,9 @@ void TrainReport::finish(const TrainingResult &result) {
                      " | median " + format("%.1f ms", median) + ", " +
                      format("%.0f samples/s", double(setup.step.batch) / median * 1e3);
   if (result.skipped)
-    line += " | " + count(result.skipped, "step") + " not taken";
+    line +=
+        " | " + count(result.skipped, "step") + " not taken" +
+        (result.rescaled ? ", " + std::to_string(result.rescaled) + " for the loss's scale" : "");
   if (result.loss)
     line += " | loss " + format("%.5g", *result.loss);
   if (result.evaluation && result.evaluation->values.contains("loss"))

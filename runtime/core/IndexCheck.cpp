@@ -31,7 +31,57 @@ static void check(const Argument &input, const IndexUse &use, std::span<const T>
   }
 }
 
+/// A label as a number of 64 bits, as the loss compares it.
+static int64_t getLabel(const HostArray &values, size_t index) {
+  switch (values.getType()) {
+  case DataType::I8:
+    return values.as<int8_t>()[index];
+  case DataType::I16:
+    return values.as<int16_t>()[index];
+  case DataType::I32:
+    return values.as<int32_t>()[index];
+  case DataType::U8:
+    return values.as<uint8_t>()[index];
+  case DataType::U16:
+    return values.as<uint16_t>()[index];
+  case DataType::U32:
+    return values.as<uint32_t>()[index];
+  case DataType::U64:
+    return int64_t(values.as<uint64_t>()[index]);
+  default:
+    return values.as<int64_t>()[index];
+  }
+}
+
+static WrongLabel describe(const LabelUse &use, int64_t label, int64_t row) {
+  std::string ignores =
+      use.ignored ? " and ignores " + std::to_string(*use.ignored)
+                  : "; give it ignore_index=LABEL if rows of this label are to count for nothing";
+  return {row, "label " + std::to_string(label),
+          "loss '" + use.loss + "' has the " + std::to_string(use.classes) + " classes 0 to " +
+              std::to_string(use.classes - 1) + ignores};
+}
+
+std::optional<WrongLabel> gridloom::rt::findWrongLabel(const Argument &input,
+                                                       const HostArray &values) {
+  if (!input.labels)
+    return std::nullopt;
+  auto count = size_t(values.getNumElements());
+  for (size_t i = 0; i < count; ++i) {
+    int64_t label = getLabel(values, i);
+    if (label == input.labels->ignored || (label >= 0 && label < input.labels->classes))
+      continue;
+    size_t rows = values.getShape().empty() ? 1 : size_t(values.getShape()[0]);
+    return describe(*input.labels, label, int64_t(i / (count / rows)));
+  }
+  return std::nullopt;
+}
+
 void gridloom::rt::checkIndices(const Argument &input, const HostArray &values) {
+  if (std::optional<WrongLabel> wrong = findWrongLabel(input, values))
+    throw Error(ErrorCode::InvalidArgument, "input '" + input.name + "' holds " + wrong->holds +
+                                                " in row " + std::to_string(wrong->row) +
+                                                " of the batch; " + wrong->why);
   if (!input.indices)
     return;
   if (values.getType() == DataType::I64)

@@ -156,6 +156,11 @@ public:
       fail("is " + value.dump() + ", not in 0 to " + std::to_string(limit));
     return value.get<int64_t>();
   }
+  int64_t asInteger() const {
+    if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<int64_t>() < 0))
+      fail("is not an integer of 64 bits");
+    return value.get<int64_t>();
+  }
   double asNumber() const {
     if (!value.is_number())
       fail("is not a number");
@@ -377,6 +382,12 @@ Argument PlanReader::readArgument(const Node &node) {
     argument.indices = IndexUse{use.getString("node"), use.getSize("size"), use.getSize("first"),
                                 use.getSize("last")};
   }
+  if (node.has("labels")) {
+    Node use = node.get("labels");
+    argument.labels = LabelUse{use.getString("loss"), use.getSize("classes"), std::nullopt};
+    if (use.has("ignored"))
+      argument.labels->ignored = use.get("ignored").asInteger();
+  }
   for (const Node &stage : node.getList("stages")) {
     int64_t number = stage.asSize();
     if (number >= plan->mesh.getNumStages())
@@ -450,9 +461,12 @@ void PlanReader::readWeights(const Node &root) {
     plan->training = {node.get("learning_rate").asNumber(),
                       node.getStrings("losses"),
                       node.getString("optimizer"),
-                      {}};
+                      {},
+                      std::nullopt};
     if (node.has("terms")) // older plans have none
       plan->training->terms = node.getStrings("terms");
+    if (node.has("least_loss_scale"))
+      plan->training->leastLossScale = node.get("least_loss_scale").asNumber();
   }
   for (const Node &node : root.getList("folded"))
     plan->folded.push_back({node.getString("name"), node.getDigest("sha256")});

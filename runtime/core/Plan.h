@@ -40,6 +40,13 @@ struct IndexUse {
   int64_t size = 0, first = 0, last = 0;
 };
 
+/// An input that holds labels: class indices from 0, or what rows are ignored by.
+struct LabelUse {
+  std::string loss; // as --loss has it
+  int64_t classes = 0;
+  std::optional<int64_t> ignored;
+};
+
 /// An entry's input or output, with its global shape.
 struct Argument {
   std::string name;
@@ -48,6 +55,7 @@ struct Argument {
   std::vector<std::string> dimNames; // "" where a dimension has no name
   std::vector<int> stages;           // that take it (inputs) or make it (outputs)
   std::optional<IndexUse> indices;   // of an input that is used as indices
+  std::optional<LabelUse> labels;    // of an input that a loss takes as labels
   /// "x f32 [8, 4]".
   std::string describe() const;
 };
@@ -100,6 +108,8 @@ struct TrainingInfo {
   /// Outputs that `loss` is the sum of, where there are several losses, each a mean over what the
   /// output NAME.count says; else empty.
   std::vector<std::string> terms;
+  /// Of a plan whose loss has a scale: what it does not fall below.
+  std::optional<double> leastLossScale;
 };
 
 struct PlanOptions {

@@ -8,6 +8,7 @@
 #include "runtime/arrays/Npy.h"
 #include "runtime/arrays/Values.h"
 #include "runtime/core/Error.h"
+#include "runtime/core/IndexCheck.h"
 #include "runtime/core/PlanQueries.h"
 #include "support/Sha256.h"
 
@@ -145,12 +146,24 @@ std::string Trainer::describeStep(int64_t cursor) const {
          std::to_string(last % numSamples) + describeEpoch(lastEpoch) + ")";
 }
 
-TrainingValues Trainer::runEntry(const char *name, const TrainedEntry &entry, const Batch &batch) {
+/// Names the sample of a label that is no class. What the model computes of it would be NaN.
+static void requireLabels(const TrainedEntry &entry, const std::string &name,
+                          const HostArray &array, const std::vector<int64_t> &samples) {
+  if (auto wrong = findWrongLabel(*entry.specialisation->findInput(name), array))
+    throw Error(ErrorCode::InvalidArgument,
+                getNpyName(name) + " holds " + wrong->holds + " in sample " +
+                    std::to_string(samples[size_t(wrong->row)]) + "; " + wrong->why);
+}
+
+TrainingValues Trainer::runEntry(const char *name, const TrainedEntry &entry, const Batch &batch,
+                                 const std::vector<int64_t> &samples) {
   for (const auto &[input, array] : setup.constants)
     if (entry.specialisation->findInput(input))
       session.bind(input, array);
-  for (const auto &[input, array] : batch)
+  for (const auto &[input, array] : batch) {
+    requireLabels(entry, input, array, samples);
     session.bind(input, array);
+  }
   session.checkRun(name, entry.specialisation->dims);
   session.run(name, entry.specialisation->dims);
   return *exchange(&entry);
@@ -201,14 +214,18 @@ void Trainer::takeStep() {
     session.bind(kLearningRate, rate);
   }
   try {
-    record.values = runEntry(kTrainEntry, setup.step, batch);
+    record.values = runEntry(kTrainEntry, setup.step, batch,
+                             setup.order.getBatch(progress.cursor, setup.step.batch));
   } catch (const Error &error) {
     throw Error(describeStep(progress.cursor), error);
   }
   record.committed = record.values.at("committed") == 1; // not NaN, either
+  record.isScaleTooLarge = isScaleTooLarge(record);
   record.milliseconds = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-  if (!record.committed)
+  if (!record.committed && !record.isScaleTooLarge)
     refuseStep(record, batch);
+  result.skipped += record.isScaleTooLarge;
+  result.rescaled += record.isScaleTooLarge;
   ++result.steps;
   progress.step += record.committed;
   progress.cursor = following;
@@ -229,6 +246,15 @@ void Trainer::showParameters() {
     if (role == StateRole::Parameter)
       if (HostArray whole = session.gatherState(name); !whole.isNull() && observer)
         observer->onParameter(taken, name, whole);
+}
+
+/// Whether a step was not taken because gradients times the loss's scale overflow: the loss itself
+/// is finite, and the scale can still fall. That is how a dynamic scale finds its size.
+bool Trainer::isScaleTooLarge(const StepRecord &record) const {
+  const std::optional<double> &least = setup.plan->getTraining()->leastLossScale;
+  auto scale = record.values.find(kLossScale);
+  return !record.committed && least && scale != record.values.end() && scale->second > *least &&
+         std::isfinite(record.values.at("loss"));
 }
 
 /// The first sample that is not finite: "; x.npy holds nan in sample 77", or nothing.
@@ -256,6 +282,8 @@ void Trainer::refuseStep(const StepRecord &record, const Batch &batch) {
                      formatNumber(record.values.at("loss"));
   if (auto norm = record.values.find("gradient_norm"); norm != record.values.end())
     line += ", the gradient norm " + formatNumber(norm->second);
+  if (auto scale = record.values.find(kLossScale); scale != record.values.end())
+    line += ", the scale of the loss " + formatNumber(scale->second);
   line += findNonFinite(batch, setup.order.getBatch(record.cursor, setup.step.batch));
   if (setup.settings.skipNonFinite) {
     ++result.skipped;
@@ -342,7 +370,7 @@ void Trainer::evaluate() {
       batch[name] = entry.data.makeBatch(name, samples);
     TrainingValues values;
     try {
-      values = runEntry(kEvalEntry, entry, batch);
+      values = runEntry(kEvalEntry, entry, batch, samples);
     } catch (const Error &error) {
       throw Error("evaluation (samples " + std::to_string(first) + " to " +
                       std::to_string(first + entry.batch - 1) + ")",

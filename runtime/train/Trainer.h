@@ -30,6 +30,8 @@ struct StepRecord {
   int64_t cursor = 0; // before the step
   double learningRate = 0;
   bool committed = true;
+  /// Not taken since the loss's scale was too large, which the step has made smaller.
+  bool isScaleTooLarge = false;
   TrainingValues values;
   double milliseconds = 0;
 };
@@ -62,9 +64,10 @@ public:
 
 struct TrainingResult {
   TrainingProgress progress;
-  int64_t steps = 0;   // tried in this call
-  int64_t skipped = 0; // of these, not taken
-  int signal = 0;      // that ended the run; 0: none did
+  int64_t steps = 0;    // tried in this call
+  int64_t skipped = 0;  // of these, not taken
+  int64_t rescaled = 0; // of the latter, since the loss's scale was too large
+  int signal = 0;       // that ended the run; 0: none did
   bool stoppedEarly = false;
   std::optional<double> loss;                 // the last step's
   std::optional<EvaluationRecord> evaluation; // the last one
@@ -113,7 +116,9 @@ private:
     TrainingValues sums;
   };
 
-  TrainingValues runEntry(const char *name, const TrainedEntry &entry, const Batch &batch);
+  TrainingValues runEntry(const char *name, const TrainedEntry &entry, const Batch &batch,
+                          const std::vector<int64_t> &samples);
+  bool isScaleTooLarge(const StepRecord &record) const;
   std::optional<TrainingValues> exchange(const TrainedEntry *entry);
   void prefetch(int64_t cursor);
   std::string describeStep(int64_t cursor) const;

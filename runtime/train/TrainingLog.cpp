@@ -29,9 +29,11 @@ static Error refuse(const fs::path &path, const std::string &what) {
   return {ErrorCode::InvalidArgument, "--log " + path.string() + " " + what};
 }
 
-/// The outputs that come in the log's middle, in the plan's order.
+/// The metrics of an entry, in the plan's order; those of a step are after the scale of the loss.
 static std::vector<std::string> findMetrics(const TrainedEntry &entry) {
   std::vector<std::string> metrics;
+  if (std::ranges::count(entry.values, kLossScale))
+    metrics.emplace_back(kLossScale);
   for (const std::string &name : entry.values)
     if (isMetric(name))
       metrics.push_back(name);

@@ -15,9 +15,10 @@ namespace gridloom::rt {
 
 /// A CSV file with a row for each step, and the evaluation after it where there was one:
 ///
-///   step,epoch,first_sample,loss,count,learning_rate,gradient_norm,committed,METRICS,ms,eval_loss,
-///   eval_METRICS
+///   step,epoch,first_sample,loss,count,learning_rate,gradient_norm,committed,loss_scale,METRICS,ms,
+///   eval_loss,eval_METRICS
 ///
+/// `loss_scale` is there where the plan has one.
 /// `first_sample` counts the samples of the whole run that were read before the step. A run that
 /// was interrupted after its last checkpoint has rows that the resumed one makes again: they go. A
 /// log whose run is begun once more, since there is no checkpoint, is kept under another name.

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 static Error usage(const std::string &text) { return {ErrorCode::InvalidArgument, text}; }
 
 bool gridloom::rt::isMetric(const std::string &output) {
-  for (const char *other : {"loss", "count", "gradient_norm", "committed"})
+  for (const char *other : {"loss", "count", "gradient_norm", "committed", kLossScale})
     if (output == other)
       return false;
   return !output.ends_with(".count");

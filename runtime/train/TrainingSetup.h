@@ -20,6 +20,8 @@ namespace gridloom::rt {
 inline constexpr const char *kTrainEntry = "train_step";
 inline constexpr const char *kEvalEntry = "eval";
 inline constexpr const char *kLearningRate = "learning_rate";
+/// An output of the step where the loss has a scale.
+inline constexpr const char *kLossScale = "loss_scale";
 /// Whether an output of theirs is a metric, which people look at: a mean over what the output
 /// `NAME.count` counts, or `count` where the plan has no such output.
 bool isMetric(const std::string &output);

@@ -61,13 +61,12 @@ def run_by_hand(model, batches, update, rate: float, slot: str):
     return losses, weights | {f"{name}/{slot}": array for name, array in memory.items()}
 
 
-def assert_exact(session: gridloom.Session, batches, rate: float, expected, is_whole: bool = True) -> None:
-    """Losses are f32: those of parts of a batch are added up after they were rounded."""
+def assert_exact(session: gridloom.Session, batches, rate: float, expected) -> None:
     losses, states = expected
     for step, (batch, loss) in enumerate(zip(batches, losses, strict=True), 1):
         outputs = session.run(batch | {"learning_rate": np.array(rate, np.float32)}, entry="train_step")
         assert (outputs["count"], outputs["committed"]) == (1, 1), step
-        np.testing.assert_allclose(outputs["loss"], loss, rtol=0 if is_whole else 1e-6, err_msg=str(step))
+        assert outputs["loss"] == loss, step
     assert session.states.keys() == {"train/step", *states}
     assert session.get_state("train/step") == len(batches)
     for name, array in states.items():
@@ -93,7 +92,7 @@ def check_signs(tools, folder, name: str, batch: int, mesh: str, **options):
     moved = [np.abs(expected[1][name] - array).max() for name, array in model.weights.items()]
     assert min(moved) >= 4 * rate and expected[0][-1] != expected[0][0]
     with compile_job(tools, folder, model, SIGNS, batch, mesh, **options) as session:
-        assert_exact(session, batches, rate, expected, is_whole="microbatches" not in options)
+        assert_exact(session, batches, rate, expected)
 
 
 # The CNNs with --full on all meshes.

@@ -29,7 +29,10 @@ REFUSED = {
     "nothing to train": ([*LOSS, "--param", "*: frozen"], "there is nothing to train"),
     "two metrics": ([*LOSS, *["--metric", "accuracy(y, l)"] * 2], "there are two metrics 'accuracy'"),
     "a target called as a weight": (["--loss", "mse(y, w1)"], "two inputs or states of the training step are called 'w1'"),
-    "f16": ([*LOSS, "--precision", "f16"], "--train does not go with --precision f16"),
+    "weights of other classes": (
+        ["--loss", "cross_entropy(y, l, class_weights=[1, 2])"],
+        "class_weights has 2 numbers, 'y' [8, 5] has 5 classes along axis -1; give one for each",
+    ),
     "stages": ([*LOSS, "--mesh", "pipe=2"], "take 'pipe' out of --mesh pipe=2"),
     "zero without data": ([*LOSS, "--mesh", "model=2", "--zero", "1"], "name an axis data"),
     "zero with a search": ([*LOSS, "--mesh", "a=2", "--zero", "1", "--strategy", "search"], "--zero does not go with --strategy search"),

@@ -26,6 +26,12 @@ TEST(LossText, IsRead) {
   EXPECT_EQ(full->axis, 1);
   EXPECT_EQ(full->factor, 0.5);
   EXPECT_FALSE(full->isMean);
+  EXPECT_TRUE(full->classWeights.empty());
+  auto weighted =
+      LossSpec::parse("cross_entropy(a, b, class_weights=[0.2, 1,3 ], weight=2)", error);
+  ASSERT_TRUE(weighted) << error;
+  EXPECT_THAT(weighted->classWeights, ::testing::ElementsAre(0.2, 1, 3));
+  EXPECT_EQ(weighted->factor, 2);
   auto plain = LossSpec::parse(" kl('a b', c)", error);
   ASSERT_TRUE(plain) << error;
   EXPECT_EQ(plain->kind, LossSpec::Kind::KlDivergence);
@@ -80,6 +86,13 @@ TEST(LossText, IsRefusedWhereItIsNoLoss) {
        "has label_smoothing=1.5, no number from 0 to 1"},
       {"cross_entropy(a, b, label_smoothing=-0.1)", "no number from 0 to 1"},
       {"cross_entropy(a, b, label_smoothing=much)", "has label_smoothing=much, no number"},
+      {"cross_entropy(a, b, class_weights=2)",
+       "has class_weights=2, no list [1, 0.5] of numbers from 0 to 1e6"},
+      {"cross_entropy(a, b, class_weights=[1, -1])", "has class_weights=[1, -1], no list"},
+      {"cross_entropy(a, b, class_weights=[])", "has class_weights=[], no list"},
+      {"cross_entropy(a, b, class_weights=[0, 0])", "which leaves nothing of it"},
+      {"cross_entropy(a, b, class_weights=[1, 2)", "lacks the ] of '[1, 2)'"},
+      {"mse(a, b, class_weights=[1])", "has no 'class_weights'"},
       {"cross_entropy(a, b, ignore_index=1.5)", "has ignore_index=1.5, no whole number"},
       {"cross_entropy(a, b, ignore_index=9223372036854775808)", "no whole number of 64 bits"},
       {"cross_entropy(a, b, axis=last)", "has axis=last, no whole number"},

@@ -85,7 +85,10 @@ protected:
     EXPECT_EQ(error, "");
     const Term both[] = {parts->sum, parts->count};
     for (auto [i, part] : llvm::enumerate(both)) {
-      EXPECT_TRUE(part.getType().getElementType().isF32() && part.getRank() == 0);
+      mlir::Type element = getElementTypeOrSelf(function.getArgument(0).getType());
+      EXPECT_EQ(part.getType().getElementType().isF64(), element.isF64());
+      EXPECT_TRUE(element.isF64() || part.getType().getElementType().isF32());
+      EXPECT_EQ(part.getRank(), 0);
       auto name = builder.getNamedAttr(loom::kName, builder.getStringAttr(i ? "count" : "sum"));
       EXPECT_TRUE(
           succeeded(function.insertResult(i, part.getType(), builder.getDictionaryAttr(name))));
@@ -242,6 +245,9 @@ struct CrossEntropyCase {
   size_t axis;
   double smoothing;
   std::optional<int64_t> ignored;
+  Doubles weights = {};
+
+  double getWeight(size_t c) const { return weights.empty() ? 1 : weights[c]; }
 };
 
 /// Labels from class to class, every third one ignored.
@@ -266,7 +272,7 @@ double crossEntropy(const CrossEntropyCase &test, const std::vector<int64_t> &la
       double wanted = test.smoothing / classes;
       if (static_cast<int64_t>(c) == label)
         wanted += 1 - test.smoothing;
-      total -= wanted * std::log(p[c]);
+      total -= test.getWeight(c) * wanted * std::log(p[c]);
     }
   }
   return total;
@@ -288,6 +294,13 @@ TEST_F(Losses, CrossEntropyIsItsFormula) {
       {", ignore_index=9223372036854775807", {6, 5}, 1, 0, 9223372036854775807},
       {", ignore_index=-9223372036854775808", {6, 5}, 1, 0, std::numeric_limits<int64_t>::min()},
       {", axis=1, label_smoothing=0.25, ignore_index=7", {3, 4, 2, 2}, 1, 0.25, 7},
+      {", class_weights=[2, 0, 0.5]", {7, 3}, 1, 0, std::nullopt, {2, 0, 0.5}},
+      {", axis=1, class_weights=[1,3], label_smoothing=0.2, ignore_index=0",
+       {3, 2, 4},
+       1,
+       0.2,
+       0,
+       {1, 3}},
   };
   for (const CrossEntropyCase &test : cases) {
     SCOPED_TRACE(test.settings + " of " + typeText(test.shape, "f64"));
@@ -298,9 +311,11 @@ TEST_F(Losses, CrossEntropyIsItsFormula) {
     Outcome outcome =
         classify("cross_entropy(x, t" + test.settings + ")", test.shape, x, labelShape, labels);
     auto formula = [&](const Doubles &at) { return crossEntropy(test, labels, at); };
-    EXPECT_NEAR(outcome.sum, formula(x), 1e-5);
-    int64_t kept = llvm::count_if(labels, [&](int64_t label) { return label != test.ignored; });
-    EXPECT_EQ(outcome.count, static_cast<double>(kept));
+    EXPECT_NEAR(outcome.sum, formula(x), 1e-12);
+    double kept = 0;
+    for (int64_t label : labels)
+      kept += label == test.ignored ? 0 : test.getWeight(static_cast<size_t>(label));
+    EXPECT_EQ(outcome.count, kept);
     expectNear(outcome.gradient, differ(formula, x), 1e-7);
   }
 }
@@ -345,6 +360,27 @@ TEST_F(Losses, CrossEntropyOfIgnoredLabelsOnlyIsZeroOfNone) {
   EXPECT_EQ(outcome.sum, 0);
   EXPECT_EQ(outcome.count, 0);
   EXPECT_EQ(outcome.gradient, Doubles(6, 0));
+}
+
+/// Their derivative is that of zero, not NaN times it.
+TEST_F(Losses, IgnoredRowsHaveNoPartWhateverTheirLogitsAre) {
+  for (double broken : {std::nan(""), kInfinity, -kInfinity})
+    for (const char *settings : {"", ", label_smoothing=0.1", ", class_weights=[1, 2]"}) {
+      Outcome outcome =
+          classify("cross_entropy(x, t, ignore_index=-1" + std::string(settings) + ")", {2, 2},
+                   {broken, 3, 1, 1}, {2}, {-1, 1});
+      EXPECT_TRUE(std::isfinite(outcome.sum)) << broken << settings;
+      ASSERT_EQ(outcome.gradient.size(), 4U);
+      EXPECT_EQ(outcome.gradient[0], 0) << broken << settings;
+      EXPECT_EQ(outcome.gradient[1], 0) << broken << settings;
+      EXPECT_NE(outcome.gradient[2], 0) << broken << settings;
+    }
+}
+
+TEST_F(Losses, ThereIsAWeightForEachClass) {
+  auto module = makeModule("tensor<2x3xf32>", "tensor<2xi64>");
+  EXPECT_THAT(addLoss(*module, "cross_entropy(x, t, class_weights=[1, 2])"),
+              HasSubstr("class_weights has 2 numbers, 'x' [2, 3] has 3 classes along axis -1"));
 }
 
 TEST_F(Losses, CrossEntropyOfNoClassIsNan) {
