@@ -604,7 +604,7 @@ TEST(EntryTest, NamesTheFixedDimensionThatDiffers) {
   Entry entry{"main", {}};
   for (int64_t batch : {2, 5})
     entry.specialisations.push_back(
-        {{{"batch", batch}}, {{"x", DataType::F32, {batch, 16}, {"batch", ""}, {0}, {}}}, {}});
+        {{{"batch", batch}}, {{"x", DataType::F32, {batch, 16}, {"batch", ""}, {0}, {}, {}}}, {}});
   EXPECT_EQ(entry.findMisfit("x", {2, 16}), "");
   EXPECT_EQ(entry.findMisfit("x", {3, 16}), ""); // that is one
   EXPECT_EQ(entry.findMisfit("x", {3, 8}),
