@@ -10,6 +10,7 @@
 #include "compiler/driver/Interrupt.h"
 #include "compiler/driver/ReadableNames.h"
 #include "compiler/driver/Registration.h"
+#include "compiler/driver/Ties.h"
 #include "compiler/simulator/TimelineFile.h"
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Sharding.h"
@@ -226,6 +227,13 @@ std::string Compilation::fillImportOptions(ImportOptions &import,
 /// Micro-batches of a training step, each of which is a copy of the forward and backward part.
 static constexpr int64_t kMostTrained = 64;
 
+std::string gridloom::getTieFlags(const TrainOptions &options) {
+  std::string flags;
+  for (const std::string &tie : options.ties)
+    flags += " --tie " + quoteForShell(tie);
+  return flags;
+}
+
 std::string gridloom::getTrainFlags(const TrainOptions &options) {
   std::string flags = options.isOn ? " --train" : "";
   auto add = [&](const std::string &flag, const std::vector<std::string> &values) {
@@ -251,7 +259,7 @@ std::string gridloom::getTrainFlags(const TrainOptions &options) {
 LogicalResult Compilation::checkTraining() {
   TrainOptions &train = options.train;
   if (!train.isOn) {
-    if (std::string flags = getTrainFlags(train); !flags.empty())
+    if (std::string flags = getTieFlags(train) + getTrainFlags(train); !flags.empty())
       fail(flags.substr(1) + " goes with --train");
     else if (train.accumulate)
       fail("--accumulate goes with --train; pipelines have --microbatches");
@@ -274,6 +282,9 @@ LogicalResult Compilation::checkTraining() {
   else if (first > *findPhase("simplify"))
     fail("--train comes too late for --start-from " + options.startFrom +
          "; the simplify phase adds the training step");
+  if (!train.ties.empty() && first > 0)
+    fail("--tie comes too late for --start-from " + options.startFrom +
+         "; weights are tied on import");
   if (train.seed && train.inits.empty())
     fail("--seed " + std::to_string(*train.seed) +
          " goes with --init, whose numbers it is of; the order of samples is train --seed");
@@ -322,6 +333,11 @@ LogicalResult Compilation::load() {
       return failure();
     }
     module = importOnnx(context, options.input, import);
+    if (std::string error = module ? tieWeights(*module, options.input, options.train) : "";
+        !error.empty()) {
+      fail(makeOneLine(error));
+      return failure();
+    }
   } else {
     if (!options.states.empty()) {
       fail("--state comes too late for --start-from " + options.startFrom +

@@ -192,7 +192,9 @@ private:
   bool hadError = false;
 };
 
-/// Options of a training step as on the command line, each with a space before it.
+/// Options of a training step as on the command line, each with a space before it: what the import
+/// does, and what a dump of it needs once more.
+std::string getTieFlags(const TrainOptions &options);
 std::string getTrainFlags(const TrainOptions &options);
 
 } // namespace gridloom

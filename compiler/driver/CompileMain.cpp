@@ -6,6 +6,7 @@
 #include "cluster/Presets.h"
 #include "compiler/driver/Options.h"
 #include "compiler/driver/SimulationVerbs.h"
+#include "compiler/driver/Ties.h"
 #include "compiler/driver/WhyNotVerb.h"
 #include "compiler/interpreter/CheckOptions.h"
 #include "compiler/onnx/ModelSummary.h"
@@ -149,6 +150,10 @@ static void addTrainOptions(CLI::App &verb, CompileOptions &all) {
   verb.add_option("--param", options.parameters,
                   std::string("settings of some weights: ") + train::kParameterGrammar)
       ->type_name("PATTERN: SETTINGS")
+      ->allow_extra_args(false);
+  verb.add_option("--tie", options.ties,
+                  std::string("weights that are one parameter: ") + kTieGrammar)
+      ->type_name("A=B")
       ->allow_extra_args(false);
   verb.add_option("--init", options.inits,
                   std::string("what some weights begin with, in place of the model's values: ") +

@@ -145,7 +145,7 @@ static std::string describeCall(const CompileOptions &options) {
     add("--precision", options.precision);
   for (const std::string &dim : options.dims)
     add("--dim", dim);
-  call += getTrainFlags(options.train);
+  call += getTieFlags(options.train) + getTrainFlags(options.train);
   if (options.train.accumulate)
     add("--accumulate", std::to_string(options.train.accumulate));
   if (options.zero)

@@ -6,6 +6,7 @@
 #include "compiler/driver/DoctorTraining.h"
 
 #include "compiler/driver/Compilation.h"
+#include "compiler/driver/Ties.h"
 #include "compiler/onnx/TrainingFacts.h"
 #include "passes/differentiate/Pullbacks.h"
 #include "passes/train/Survey.h"
@@ -123,6 +124,8 @@ static void printFrozen(const TrainSurvey &survey, const TrainingFacts &facts) {
     if (!weight.obstacle.empty())
       add(weight.obstacle, weight.name);
   }
+  for (const TrainSurvey::Tie &tie : survey.ties)
+    known.insert(tie.name);
   for (const TrainingFacts::Tensor &tensor : facts.initializers)
     if (!known.contains(tensor.name))
       add(!tensor.isFloat   ? "integers or quantised"
@@ -164,6 +167,10 @@ static void printLost(const TrainSurvey &survey, const TrainingFacts &facts) {
 }
 
 static void printTies(const TrainSurvey &survey, const TrainingFacts &facts) {
+  for (const TrainSurvey::Tie &tie : survey.ties)
+    printLine("tied",
+              makePrintable("'" + tie.name + "' is " +
+                            (tie.isTransposed ? "the transpose of '" : "'") + tie.to + "'"));
   std::set<std::string> trained;
   for (const TrainSurvey::Weight &weight : survey.weights)
     if (weight.obstacle.empty())
@@ -172,7 +179,9 @@ static void printTies(const TrainSurvey &survey, const TrainingFacts &facts) {
     if (trained.contains(pair.first) && trained.contains(pair.second))
       printLine("tie", makePrintable("'" + pair.first + "' and '" + pair.second + "'") +
                            " hold the same numbers" + (pair.isTransposed ? ", transposed" : "") +
-                           "; training changes each by itself");
+                           "; training changes each by itself, or both together with --tie " +
+                           makePrintable(quoteForShell(
+                               formatTie(pair.first, pair.second, pair.isTransposed))));
 }
 
 /// Freezes what lies behind operations without a derivative, so that the rest is trained.

@@ -540,9 +540,9 @@ LogicalResult GraphImporter::importOutputs() {
 void GraphImporter::setEvaluated() {
   SmallVector<Attribute> nodes;
   for (const auto &[op, node] : marks->getEvaluated())
-    nodes.push_back(builder.getDictionaryAttr(
-        {builder.getNamedAttr("node", builder.getStringAttr(node)),
-         builder.getNamedAttr("op", builder.getStringAttr(op))}));
+    nodes.push_back(
+        builder.getDictionaryAttr({builder.getNamedAttr("node", builder.getStringAttr(node)),
+                                   builder.getNamedAttr("op", builder.getStringAttr(op))}));
   if (!nodes.empty())
     function->setAttr(loom::kEvaluated, builder.getArrayAttr(nodes));
 }

@@ -231,8 +231,8 @@ static LogicalResult importBatchNormalization(Node &node) {
     return failure();
   if (usesBatchStatistics(node))
     return importBatchStatistics(node);
-  node.getImporter().getTrainingMarks().addEvaluated(
-      "BatchNormalization", loom::getNodeName(node.getLoc()));
+  node.getImporter().getTrainingMarks().addEvaluated("BatchNormalization",
+                                                     loom::getNodeName(node.getLoc()));
   for (unsigned i : {3, 4})
     if (auto read = node.operand(i).getDefiningOp<loom::GetWeightOp>();
         read && node.getImporter().isTraining())

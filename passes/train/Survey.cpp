@@ -279,6 +279,10 @@ LogicalResult Surveyor::run() {
     if (loom::isControl(op) && !llvm::is_contained(survey.controls, node))
       survey.controls.push_back(std::move(node));
   });
+  if (auto ties = module->getAttrOfType<ArrayAttr>(loom::kTied))
+    for (auto tie : ties.getAsRange<DictionaryAttr>())
+      survey.ties.push_back({tie.getAs<StringAttr>("name").str(), tie.getAs<StringAttr>("to").str(),
+                             tie.getAs<BoolAttr>("transposed").getValue()});
   if (auto evaluated = original->getAttrOfType<ArrayAttr>(loom::kEvaluated))
     for (auto node : evaluated.getAsRange<DictionaryAttr>())
       survey.evaluated.push_back(

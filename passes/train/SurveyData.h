@@ -28,6 +28,13 @@ struct TrainSurvey {
   };
   std::vector<Weight> weights; ///< in the order of the model
 
+  /// A weight that is another one by --tie.
+  struct Tie {
+    std::string name, to;
+    bool isTransposed = false;
+  };
+  std::vector<Tie> ties;
+
   /// An operation that has no derivative, and that trained weights reach the losses through.
   struct Block {
     std::string node, what;           ///< the ONNX node, and the operation

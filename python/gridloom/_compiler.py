@@ -42,6 +42,7 @@ def compile(
     clip: str | None = None,
     loss_scale: str | float | None = None,
     param: Mapping[str, str] | None = None,
+    tie: Mapping[str, str] | None = None,
     init: Mapping[str, str] | None = None,
     seed: int | None = None,
     zero: int | None = None,
@@ -67,6 +68,7 @@ def compile(
     With `train` the plan trains the model (`gridloom.Trainer`): `loss` and `metric` are one or several, as
     "cross_entropy(logits, labels)" and "accuracy(logits, labels)", `optimizer` is as "adamw(lr=3e-4, weight_decay=0.1)", `clip` limits
     gradients, `loss_scale` is "dynamic", a number or "off" (by default dynamic with f16), and `param` maps patterns of weights to their settings, as {"*.bias": "weight_decay=0"}: all as the command line takes them.
+    `tie` maps weights to those that become one parameter with them, as {"embed": "transpose(head)"};
     `init` maps patterns of weights to the distribution that they are drawn from, as {"*": "normal(0, 0.02)", "*.bias": "zeros"}, by `seed`.
     `zero`, 1 to 3, splits what training keeps over the axes of the batch, and `microbatches` are then the parts of a step's batch.
     `dump_ir` is a folder for the program after each phase, `emit_onnx` a file for the model with its shardings, `save_strategy`
@@ -76,7 +78,7 @@ def compile(
     reading weights from the model file, so leave that in place. Raises CompileError with the compiler's message."""
     model = Path(model)
     output = Path(output) if output is not None else model.with_suffix(".plan")
-    for name, value in [("dims", dims), ("shard", shard), ("state", state), ("param", param), ("init", init)]:
+    for name, value in [("dims", dims), ("shard", shard), ("state", state), ("param", param), ("tie", tie), ("init", init)]:
         if value is not None and not isinstance(value, Mapping):
             raise TypeError(f"{name} is a mapping, as dims={{'batch': 8}}, not {value!r}")
     command = [find_tool("gridloom-compile", tools), "compile", model, "-o", output]
@@ -98,6 +100,8 @@ def compile(
             command += [flag, value]
     for pattern, settings in (param or {}).items():
         command += ["--param", f"{pattern}: {settings}"]
+    for kept, other in (tie or {}).items():
+        command += ["--tie", f"{kept}={other}"]
     for pattern, distribution in (init or {}).items():
         command += ["--init", f"{pattern}: {distribution}"]
     options = {"optimizer": optimizer, "clip": clip, "unroll": unroll, "strategy": strategy, "microbatches": microbatches, "target": target, "precision": precision}

@@ -644,6 +644,7 @@ gridloom_status gridloom_session_save(gridloom_session *session, const char *pat
     Checkpoint checkpoint;
     checkpoint.progress = {progress->step, progress->cursor, progress->samples, progress->seed};
     checkpoint.roles = getRoles(session->runner->getSession(-1).getPlan());
+    checkpoint.ties = getTiedWeights(session->runner->getSession(-1).getPlan());
     for (const auto &[name, wanted] : listWanted(*session))
       checkpoint.states[name] = session->runner->getState(name);
     session->runner->agree("saving the checkpoint", [&] {

@@ -187,6 +187,9 @@ void StageVerifier::verifyStates() {
            formatShape(shard.local));
     if (state.has_draw())
       verifyDraw(state, type, what);
+    for (const schema::TiedWeight &tie : state.tied())
+      if (state.role() != schema::PARAMETER || (tie.transposed() && global.size() != 2))
+        fail(what + " cannot stand for '" + tie.name() + "'");
     if (!state.init().empty()) {
       const WeightInfo *weight = plan.findWeight(state.init());
       if (!weight)

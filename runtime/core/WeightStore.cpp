@@ -123,7 +123,9 @@ namespace {
 class Replacement {
 public:
   explicit Replacement(Checkpoint checkpoint)
-      : files(std::move(checkpoint.files)), arrays(std::move(checkpoint.states)) {}
+      : files(std::move(checkpoint.files)), arrays(std::move(checkpoint.states)) {
+    addTiedWeights(checkpoint.ties, arrays);
+  }
   explicit Replacement(const std::filesystem::path &path)
       : file(MappedFile::open(path)), files{file} {
     if (path.extension() == ".safetensors") {

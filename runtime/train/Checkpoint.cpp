@@ -49,6 +49,9 @@ void Checkpoint::write(const fs::path &folder) const {
                    {"files", json::array({file})}};
   for (const auto &[name, role] : roles)
     manifest["roles"][name] = nameOf(role);
+  for (const TiedWeight &tie : ties)
+    manifest["ties"].push_back(
+        {{"name", tie.name}, {"state", tie.state}, {"transposed", tie.isTransposed}});
   files[kManifest] = manifest.dump(2) + "\n";
   if (std::string reason = replaceFolder(folder, files, /*isDurable=*/true); !reason.empty())
     throw Error(ErrorCode::InvalidArgument, "no checkpoint is saved: " + reason);
@@ -74,6 +77,8 @@ public:
     for (const json &file : manifest["files"])
       readStates(file, checkpoint);
     checkpoint.roles = readRoles(manifest, checkpoint.states);
+    if (manifest.contains("ties"))
+      checkpoint.ties = readTies(manifest["ties"], checkpoint);
     return checkpoint;
   }
 
@@ -121,7 +126,7 @@ private:
 
   std::string getText(const json &object, const char *key) const {
     if (!object.is_object() || !object.contains(key) || !object[key].is_string())
-      fail(kManifest, std::string("has a file without '") + key + "'");
+      fail(kManifest, std::string("has an entry without '") + key + "'");
     return object[key].get<std::string>();
   }
 
@@ -172,6 +177,30 @@ private:
     return roles;
   }
 
+  std::vector<TiedWeight> readTies(const json &entries, const Checkpoint &checkpoint) const {
+    if (!entries.is_array())
+      fail(kManifest, "has 'ties' that are no list");
+    std::vector<TiedWeight> ties;
+    for (const json &entry : entries) {
+      TiedWeight tie{getText(entry, "name"), getText(entry, "state")};
+      if (!entry.contains("transposed") || !entry["transposed"].is_boolean())
+        fail(kManifest, "does not say whether '" + tie.name + "' is transposed");
+      tie.isTransposed = entry["transposed"].get<bool>();
+      auto role = checkpoint.roles.find(tie.state);
+      if (role == checkpoint.roles.end() || role->second != StateRole::Parameter)
+        fail(kManifest, "ties '" + tie.name + "' to '" + tie.state + "', which is no parameter");
+      if (tie.isTransposed && checkpoint.states.at(tie.state).getShape().size() != 2)
+        fail(kManifest,
+             "ties '" + tie.name + "' to the transpose of '" + tie.state + "', which is no matrix");
+      bool isKnown = std::ranges::any_of(
+          ties, [&](const TiedWeight &other) { return other.name == tie.name; });
+      if (isKnown || checkpoint.states.contains(tie.name))
+        fail(kManifest, "has '" + tie.name + "' once more");
+      ties.push_back(std::move(tie));
+    }
+    return ties;
+  }
+
   const fs::path &folder;
 };
 
@@ -184,6 +213,7 @@ std::map<std::string, HostArray> Checkpoint::getParameters() const {
   for (const auto &[name, array] : states)
     if (auto role = roles.find(name); role != roles.end() && role->second == StateRole::Parameter)
       parameters.emplace(name, array);
+  addTiedWeights(ties, parameters);
   return parameters;
 }
 

@@ -15,6 +15,7 @@
 
 #include "runtime/core/Files.h"
 #include "runtime/train/StateRoles.h"
+#include "runtime/train/TiedWeights.h"
 
 #include <filesystem>
 #include <map>
@@ -39,10 +40,12 @@ struct Checkpoint {
   /// What each of them is (getRoles), or empty; after `read` never empty: where the folder does not
   /// say, as those of older versions, it is guessed from the names.
   StateRoles roles;
+  /// Weights of the model that are parameters by another name.
+  std::vector<TiedWeight> ties;
   /// The files that were read: the manifest, then those that `states` lie in.
   std::vector<std::shared_ptr<const MappedFile>> files;
 
-  /// The states that are the model's weights.
+  /// The states that are the model's weights, and the weights that are tied to them.
   std::map<std::string, HostArray> getParameters() const;
 
   /// Writes the folder; one of this name is replaced once the new one is whole. Holds a copy of the

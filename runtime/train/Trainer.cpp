@@ -405,6 +405,7 @@ void Trainer::save() {
   Checkpoint checkpoint;
   checkpoint.progress = progress;
   checkpoint.roles = getRoles(*setup.plan);
+  checkpoint.ties = getTiedWeights(*setup.plan);
   for (const auto &[name, wanted] : setup.states)
     checkpoint.states[name] = session.gatherState(name);
   result.checkpoint = getCheckpointFolder(setup.settings.checkpoints, progress.step);

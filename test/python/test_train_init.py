@@ -82,11 +82,11 @@ def test_values_are_the_same_on_every_mesh(plans):
 
 @pytest.mark.parametrize("mesh", MESHES)
 def test_checks_begin_with_the_same_values(tools, plans, mesh):
-    assert "PASS" in tools.call("check", plans[mesh], "--exact").stdout
+    assert "PASS" in tools.call("check", plans[mesh].path, "--exact").stdout
 
 
 def test_onnx_runtime_has_other_values(tools, plans):
-    result = tools.call("check", plans[""], "--oracle", "ort", check=False)
+    result = tools.call("check", plans[""].path, "--oracle", "ort", check=False)
     assert result.returncode == 1 and "the plan draws its own (--init)" in result.stderr
 
 
@@ -99,7 +99,7 @@ def test_training_from_scratch(tools, plans, tmp_path):
 
     def train(*options):
         log = tmp_path / f"{len(list(tmp_path.iterdir()))}.csv"
-        tools.call("train", plans[""], "--data", tmp_path / "data.npz", "--steps", 40, "--lr", 0.1, "--log", log, *options)
+        tools.call("train", plans[""].path, "--data", tmp_path / "data.npz", "--steps", 40, "--lr", 0.1, "--log", log, *options)
         rows = [line.split(",") for line in log.read_text().splitlines()]
         return [row[rows[0].index("loss")] for row in rows[1:]]
 

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/train/Checkpoint.h"
 
+#include "runtime/arrays/Values.h"
 #include "runtime/core/Error.h"
 #include "runtime/core/Plan.h"
 #include "runtime/core/SafeTensors.h"
@@ -142,6 +143,44 @@ TEST_F(CheckpointFiles, WrongRolesAreRefused) {
               HasSubstr("that is not parameter, slot or run"));
   EXPECT_THAT(getError([](json &m) { m["roles"].erase("step"); }),
               HasSubstr("has no role for state 'step'"));
+  EXPECT_EQ(getError([](json &) {}), "no error");
+}
+
+TEST_F(CheckpointFiles, TiedWeightsHaveTheirParametersValue) {
+  for (const auto &[name, array] : saved.states)
+    saved.roles[name] = StateRole::Run;
+  saved.roles["layers.0/weight"] = StateRole::Parameter;
+  saved.ties = {{"other", "layers.0/weight"}, {"head", "layers.0/weight", true}};
+  saved.write(folder);
+  Checkpoint read = Checkpoint::read(folder);
+  EXPECT_EQ(read.ties, saved.ties);
+  std::map<std::string, HostArray> parameters = read.getParameters();
+  ASSERT_EQ(parameters.size(), 3U);
+  const HostArray &weight = parameters.at("layers.0/weight"), &head = parameters.at("head");
+  EXPECT_EQ(parameters.at("other").getShape(), (std::vector<int64_t>{2, 3}));
+  ASSERT_EQ(head.getShape(), (std::vector<int64_t>{3, 2}));
+  for (int64_t i = 0; i < 6; ++i)
+    EXPECT_EQ(getElement(head, i % 3 * 2 + i / 3), getElement(weight, i)) << i;
+}
+
+TEST_F(CheckpointFiles, WrongTiesAreRefused) {
+  for (const auto &[name, array] : saved.states)
+    saved.roles[name] = StateRole::Parameter;
+  saved.roles["flags"] = StateRole::Run;
+  saved.ties = {{"head", "layers.0/weight", true}};
+  EXPECT_THAT(getError([](json &m) { m["ties"] = 3; }), HasSubstr("has 'ties' that are no list"));
+  EXPECT_THAT(getError([](json &m) { m["ties"][0].erase("state"); }),
+              HasSubstr("has an entry without 'state'"));
+  EXPECT_THAT(getError([](json &m) { m["ties"][0].erase("transposed"); }),
+              HasSubstr("does not say whether 'head' is transposed"));
+  EXPECT_THAT(getError([](json &m) { m["ties"][0]["state"] = "flags"; }),
+              HasSubstr("ties 'head' to 'flags', which is no parameter"));
+  EXPECT_THAT(getError([](json &m) { m["ties"][0]["state"] = "step"; }),
+              HasSubstr("to the transpose of 'step', which is no matrix"));
+  EXPECT_THAT(getError([](json &m) { m["ties"][0]["name"] = "step"; }),
+              HasSubstr("has 'step' once more"));
+  EXPECT_THAT(getError([](json &m) { m["ties"].push_back(m["ties"][0]); }),
+              HasSubstr("has 'head' once more"));
   EXPECT_EQ(getError([](json &) {}), "no error");
 }
 

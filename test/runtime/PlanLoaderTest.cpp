@@ -319,6 +319,15 @@ const Refusal stageRefusals[] = {
        p.stages[0].mutable_states(0)->mutable_draw();
      },
      {"'s' is drawn and of type i32, not f32 or f64"}},
+    {"StateTiedAndNoParameter",
+     [](PlanBuilder &p) { p.stages[0].mutable_states(0)->add_tied()->set_name("v"); },
+     {"'s' cannot stand for 'v'"}},
+    {"StateTiedAndNoMatrix",
+     [](PlanBuilder &p) {
+       p.stages[0].mutable_states(0)->set_role(schema::PARAMETER);
+       p.stages[0].mutable_states(0)->add_tied()->set_transposed(true);
+     },
+     {"'s' cannot stand for"}},
     {"StateTwice",
      [](PlanBuilder &p) { *p.stages[0].add_states() = p.stages[0].states(0); },
      {"'s' is there twice"}},
