@@ -41,7 +41,7 @@ struct GlobalBinding {
   RankedTensorType type;
   llvm::json::Array dimNames, stages;
   DictionaryAttr indices; ///< loom.indices, or null
-  DictionaryAttr labels;  ///< loom.labels, or null
+  ArrayAttr labels;       ///< loom.labels, or null
 };
 
 struct GlobalEntry {
@@ -64,12 +64,25 @@ static void addBindings(plan::ProgramOp program, const dist::Mesh &mesh, GlobalE
         for (auto name : names.getAsRange<StringAttr>())
           binding.dimNames.push_back(name.str());
       binding.indices = buffer->getAttrOfType<DictionaryAttr>(loom::kIndices);
-      binding.labels = buffer->getAttrOfType<DictionaryAttr>(loom::kLabels);
+      binding.labels = buffer->getAttrOfType<ArrayAttr>(loom::kLabels);
       while (static_cast<int64_t>(binding.dimNames.size()) < binding.type.getRank())
         binding.dimNames.push_back("");
     }
     binding.stages.push_back(static_cast<int64_t>(program.getStage()));
   }
+}
+
+/// The losses that take an input as labels.
+static llvm::json::Array describeLabels(ArrayAttr uses) {
+  llvm::json::Array list;
+  for (auto use : uses.getAsRange<DictionaryAttr>()) {
+    llvm::json::Object labels{{"loss", use.getAs<StringAttr>("loss").str()}};
+    for (const char *number : {"classes", "ignored"})
+      if (auto given = use.getAs<IntegerAttr>(number))
+        labels[number] = given.getInt();
+    list.push_back(std::move(labels));
+  }
+  return list;
 }
 
 static llvm::json::Array toJson(llvm::MapVector<StringRef, GlobalBinding> &bindings) {
@@ -80,13 +93,8 @@ static llvm::json::Array toJson(llvm::MapVector<StringRef, GlobalBinding> &bindi
                                       {"shape", llvm::json::Array(binding.type.getShape())},
                                       {"dim_names", std::move(binding.dimNames)},
                                       {"stages", std::move(binding.stages)}});
-    if (binding.labels) {
-      llvm::json::Object labels{{"loss", binding.labels.getAs<StringAttr>("loss").str()}};
-      for (const char *number : {"classes", "ignored"})
-        if (auto given = binding.labels.getAs<IntegerAttr>(number))
-          labels[number] = given.getInt();
-      (*list.back().getAsObject())["labels"] = std::move(labels);
-    }
+    if (binding.labels)
+      (*list.back().getAsObject())["labels"] = describeLabels(binding.labels);
     if (!binding.indices)
       continue;
     llvm::json::Object indices{{"node", binding.indices.getAs<StringAttr>("node").str()}};

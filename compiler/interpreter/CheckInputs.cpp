@@ -61,8 +61,15 @@ static std::string getDefault(BlockArgument input) {
   unsigned bits = std::min(type.getIntOrFloatBitWidth() - !type.isUnsignedInteger(), 62u);
   int64_t most = type.isInteger(1) ? 2 : int64_t(1) << bits, bound = getIndexBound(input);
   auto function = cast<func::FuncOp>(input.getOwner()->getParentOp());
-  if (auto use = function.getArgAttrOfType<DictionaryAttr>(input.getArgNumber(), loom::kIndices))
+  auto use = function.getArgAttrOfType<DictionaryAttr>(input.getArgNumber(), loom::kIndices);
+  if (use)
     bound = use.getAs<IntegerAttr>("size").getInt() - use.getAs<IntegerAttr>("last").getInt();
+  bool isBound = bool(use);
+  if (auto of = function.getArgAttrOfType<ArrayAttr>(input.getArgNumber(), loom::kLabels))
+    for (auto loss : of.getAsRange<DictionaryAttr>()) {
+      int64_t classes = loss.getAs<IntegerAttr>("classes").getInt();
+      bound = std::exchange(isBound, true) ? std::min(bound, classes) : classes;
+    }
   return "randint(0," + std::to_string(std::clamp<int64_t>(bound, 1, most)) + ")";
 }
 

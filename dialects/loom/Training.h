@@ -30,8 +30,8 @@ inline constexpr llvm::StringLiteral kTrains = "loom.trains";
 /// On a function of a part of a batch: {name, parts}, of the batch's dimension and how many make
 /// it.
 inline constexpr llvm::StringLiteral kBatch = "loom.batch";
-/// On an input that holds labels: {loss, classes, ignored}, of the loss that reads it, how many
-/// classes it knows, and the label of rows that count for nothing, where there is one.
+/// On an input that holds labels: a list of {loss, classes, ignored}, of each loss that reads it,
+/// how many classes it knows, and the label of rows that count for nothing, where there is one.
 inline constexpr llvm::StringLiteral kLabels = "loom.labels";
 /// On a read of a weight that training leaves alone: why.
 inline constexpr llvm::StringLiteral kFrozen = "loom.frozen";

@@ -74,7 +74,7 @@ static int64_t getAxis(int64_t axis, const Term &prediction) {
   return axis < 0 ? axis + prediction.getRank() : axis;
 }
 
-/// Says of an input that it holds labels of so many classes.
+/// Says of an input that it holds labels of so many classes, beside what is known of it.
 void ObjectiveBuilder::describeLabels(const LossSpec &spec, Value target, int64_t classes) {
   auto argument = dyn_cast<BlockArgument>(target);
   if (!argument || spec.kind != LossSpec::Kind::CrossEntropy)
@@ -85,7 +85,11 @@ void ObjectiveBuilder::describeLabels(const LossSpec &spec, Value target, int64_
   if (spec.ignoreIndex)
     entries.push_back(
         builder.getNamedAttr("ignored", builder.getI64IntegerAttr(*spec.ignoreIndex)));
-  function.setArgAttr(argument.getArgNumber(), loom::kLabels, builder.getDictionaryAttr(entries));
+  SmallVector<Attribute> uses;
+  if (auto known = function.getArgAttrOfType<ArrayAttr>(argument.getArgNumber(), loom::kLabels))
+    llvm::append_range(uses, known);
+  uses.push_back(builder.getDictionaryAttr(entries));
+  function.setArgAttr(argument.getArgNumber(), loom::kLabels, builder.getArrayAttr(uses));
 }
 
 LogicalResult ObjectiveBuilder::addLoss(const LossSpec &spec, Objective &objective) {

@@ -36,15 +36,15 @@ def numpy_type(name: str) -> np.dtype:
 @dataclasses.dataclass(frozen=True)
 class Binding:
     """An input or output of an entry: global shape, names of its dimensions ("" where fixed), and the stages
-    that read or write it. `labels` has the loss, its number of `classes` and what it calls `ignored`, if anything, of an input
-    that a loss takes as labels."""
+    that read or write it. `labels` has of each loss that takes an input as labels its text `loss`, the number of `classes` and what
+    is `ignored`, if anything."""
 
     name: str
     dtype: np.dtype
     shape: tuple[int, ...]
     dim_names: tuple[str, ...]
     stages: tuple[int, ...]
-    labels: dict | None = None
+    labels: tuple[dict, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _entry(entry: dict) -> Entry:
                 tuple(v["shape"]),
                 tuple(v.get("dim_names", [])),
                 tuple(v["stages"]),
-                v.get("labels"),
+                tuple(v.get("labels", [])),
             )
             for v in values
         )

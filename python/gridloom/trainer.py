@@ -308,22 +308,20 @@ class Trainer:
     def _require_labels(self, inputs: Mapping, entry: str, where: str, samples: Sequence[int] | None) -> None:
         """Raises ValueError where a label is no class: the loss would be NaN. `samples` are those of the batch, where they are known."""
         for name, bindings in self._inputs[entry].items():
-            if (labels := bindings[0].labels) is None:
-                continue
-            array = inputs[name]
-            wrong = (array < 0) | (array >= labels["classes"])
-            if "ignored" in labels:
-                wrong &= array != labels["ignored"]
-            if not wrong.any():
-                continue
-            first = tuple(int(i) for i in np.argwhere(wrong)[0])
-            row = first[0] if first else 0
-            place = f"row {row} of the batch" if samples is None else f"sample {samples[row]}"
-            raise ValueError(
-                f"{where}: input '{name}' holds label {array[first]} in {place}; "
-                f"loss '{labels['loss']}' has the {labels['classes']} classes 0 to {labels['classes'] - 1}"
-                + (f" and ignores {labels['ignored']}" if "ignored" in labels else "")
-            )
+            for use in bindings[0].labels:
+                array, ignored = inputs[name], use.get("ignored")
+                wrong = (array < 0) | (array >= use["classes"])
+                if ignored is not None:
+                    wrong &= array != ignored
+                if not wrong.any():
+                    continue
+                first = tuple(int(i) for i in np.argwhere(wrong)[0])
+                row = first[0] if first else 0
+                place = f"row {row} of the batch" if samples is None else f"sample {samples[row]}"
+                raise ValueError(
+                    f"{where}: input '{name}' holds label {array[first]} in {place}; loss '{use['loss']}' has the {use['classes']} classes "
+                    f"0 to {use['classes'] - 1}" + ("" if ignored is None else f" and ignores {ignored}")
+                )
 
     def _refuse(self, results: dict, before: int, skipped: int) -> None:
         times = "" if skipped == 1 else f", nor were the {skipped - 1} before it"

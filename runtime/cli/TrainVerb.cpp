@@ -199,7 +199,8 @@ static void addRunOptions(CLI::App &verb, TrainSettings &settings) {
       ->capture_default_str();
   verb.add_option("--on-nan", settings.onNonFinite,
                   "after a step whose loss or gradients are not finite, which changes nothing: "
-                  "stop, or skip it with a note")
+                  "stop, or skip it with a note. Where a dynamic scale of the loss was too large, "
+                  "the run goes on in any case")
       ->check(CLI::IsMember({"stop", "skip"}))
       ->capture_default_str();
   auto *eval = verb.add_option("--eval-data", settings.evalData,

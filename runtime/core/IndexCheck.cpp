@@ -64,16 +64,14 @@ static WrongLabel describe(const LabelUse &use, int64_t label, int64_t row) {
 
 std::optional<WrongLabel> gridloom::rt::findWrongLabel(const Argument &input,
                                                        const HostArray &values) {
-  if (!input.labels)
-    return std::nullopt;
   auto count = size_t(values.getNumElements());
-  for (size_t i = 0; i < count; ++i) {
-    int64_t label = getLabel(values, i);
-    if (label == input.labels->ignored || (label >= 0 && label < input.labels->classes))
-      continue;
-    size_t rows = values.getShape().empty() ? 1 : size_t(values.getShape()[0]);
-    return describe(*input.labels, label, int64_t(i / (count / rows)));
-  }
+  size_t rows = values.getShape().empty() ? 1 : size_t(values.getShape()[0]);
+  for (const LabelUse &use : input.labels)
+    for (size_t i = 0; i < count; ++i) {
+      int64_t label = getLabel(values, i);
+      if (label != use.ignored && (label < 0 || label >= use.classes))
+        return describe(use, label, int64_t(i / (count / rows)));
+    }
   return std::nullopt;
 }
 

@@ -383,10 +383,11 @@ Argument PlanReader::readArgument(const Node &node) {
                                 use.getSize("last")};
   }
   if (node.has("labels")) {
-    Node use = node.get("labels");
-    argument.labels = LabelUse{use.getString("loss"), use.getSize("classes"), std::nullopt};
-    if (use.has("ignored"))
-      argument.labels->ignored = use.get("ignored").asInteger();
+    for (const Node &use : node.getList("labels")) {
+      argument.labels.push_back({use.getString("loss"), use.getSize("classes"), std::nullopt});
+      if (use.has("ignored"))
+        argument.labels.back().ignored = use.get("ignored").asInteger();
+    }
   }
   for (const Node &stage : node.getList("stages")) {
     int64_t number = stage.asSize();

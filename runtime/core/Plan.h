@@ -40,7 +40,7 @@ struct IndexUse {
   int64_t size = 0, first = 0, last = 0;
 };
 
-/// An input that holds labels: class indices from 0, or what rows are ignored by.
+/// A loss that takes an input as labels: class indices from 0, or what rows are ignored by.
 struct LabelUse {
   std::string loss; // as --loss has it
   int64_t classes = 0;
@@ -55,7 +55,7 @@ struct Argument {
   std::vector<std::string> dimNames; // "" where a dimension has no name
   std::vector<int> stages;           // that take it (inputs) or make it (outputs)
   std::optional<IndexUse> indices;   // of an input that is used as indices
-  std::optional<LabelUse> labels;    // of an input that a loss takes as labels
+  std::vector<LabelUse> labels;      // of an input that losses take as labels
   /// "x f32 [8, 4]".
   std::string describe() const;
 };

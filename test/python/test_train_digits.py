@@ -71,6 +71,17 @@ def test_the_mean_of_three_seeds(tools, tmp_path, digits):
     assert np.mean(found) >= 0.98, found
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("precision", ["bf16", "f16"])
+def test_digits_are_learned_in_16_bits(tools, tmp_path, digits, precision):
+    """With f16 the scale begins too large by some halvings at most, and grows after 2000 steps, of which there are fewer."""
+    with make_trainer(tools, tmp_path, 0, "data=2", precision=precision) as trainer:
+        history = trainer.fit(digits[0], epochs=30)
+        assert trainer.evaluate(digits[1])["accuracy"] >= 0.97
+    skipped = [step for step in history if not step["committed"]]
+    assert len(skipped) <= (8 if precision == "f16" else 0), skipped
+
+
 @pytest.mark.parametrize(("mesh", "options"), [("data=4", {"zero": 1}), ("data=3", {}), ("data=2,model=2", {"zero": 3})])
 def test_first_steps_are_those_of_one_rank(tools, tmp_path, digits, mesh, options):
     """The mask of Dropout and the statistics of a batch are the same, however the batch lies."""

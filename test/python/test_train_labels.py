@@ -158,6 +158,17 @@ def test_a_label_that_is_no_class_is_named(tools, plans, tmp_path, plan, label, 
     assert f"error: evaluation (samples 12 to 15): labels.npy holds label {label} in sample 13; {why}" in evaluated.stderr
 
 
+def test_labels_of_several_losses_are_classes_of_each(tools, tmp_path):
+    path = Mlp(draw_normal(1)).save(tmp_path / "m.onnx")
+    losses = ["cross_entropy(y, labels, ignore_index=-1)", "cross_entropy(y, labels)"]
+    plan = gridloom.compile(path, tmp_path / "m.plan", train=True, loss=losses, dims={"batch": 4}, tools=tools.folder)
+    np.savez(tmp_path / "data.npz", **draw_data(-1))
+    result = tools.call("train", plan.path, "--data", tmp_path / "data.npz", check=False)
+    assert "labels.npy holds label -1 in sample 13; loss 'cross_entropy(y, labels)' has the 5 classes" in result.stderr
+    with gridloom.Trainer(plan, threads=1) as trainer, pytest.raises(ValueError, match=r"loss 'cross_entropy\(y, labels\)' has"):
+        trainer.fit(draw_data(-1), epochs=1)
+
+
 def test_python_names_it_too(plans):
     with gridloom.Trainer(plans / "plain.plan", threads=1) as trainer:
         where = r"input 'labels' holds label 7 in {}; loss 'cross_entropy\(y, labels\)' has the 5 classes 0 to 4$"

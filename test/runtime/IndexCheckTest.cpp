@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 using namespace gridloom::rt;
@@ -62,6 +63,46 @@ TEST(IndexCheck, NarrowIndicesAreCheckedToo) {
   HostArray values = HostArray::allocate(DataType::I32, {1});
   values.as<int32_t>()[0] = 8;
   EXPECT_THROW(checkIndices(input, values), Error);
+}
+
+/// What is said of such labels.
+std::string checkLabels(LabelUse use, HostArray values) {
+  Argument input;
+  input.name = "labels";
+  input.labels = {std::move(use)};
+  try {
+    checkIndices(input, values);
+  } catch (const Error &error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// Two labels in each of three rows; the fifth is `label`.
+template <typename T> HostArray makeLabels(DataType type, T label) {
+  HostArray values = HostArray::allocate(type, {3, 2});
+  std::ranges::fill(values.as<T>(), T(1));
+  values.as<T>()[4] = label;
+  return values;
+}
+
+TEST(IndexCheck, LabelsAreClassesOrIgnored) {
+  LabelUse use{"cross_entropy(y, labels)", 5, std::nullopt};
+  EXPECT_EQ(checkLabels(use, makeLabels<int64_t>(DataType::I64, 4)), "");
+  EXPECT_EQ(
+      checkLabels(use, makeLabels<int64_t>(DataType::I64, 5)),
+      "input 'labels' holds label 5 in row 2 of the batch; loss 'cross_entropy(y, labels)' has the "
+      "5 classes 0 to 4; give it ignore_index=LABEL if rows of this label are to count for "
+      "nothing");
+  use.ignored = -1;
+  EXPECT_EQ(checkLabels(use, makeLabels<int8_t>(DataType::I8, -1)), "");
+  EXPECT_EQ(
+      checkLabels(use, makeLabels<int8_t>(DataType::I8, -2)),
+      "input 'labels' holds label -2 in row 2 of the batch; loss 'cross_entropy(y, labels)' has "
+      "the 5 classes 0 to 4 and ignores -1");
+  EXPECT_NE(checkLabels(use, makeLabels<uint8_t>(DataType::U8, 255)), ""); // not -1
+  EXPECT_NE(checkLabels(use, makeLabels<uint32_t>(DataType::U32, 5)), "");
+  EXPECT_EQ(checkLabels(use, HostArray::allocate(DataType::I64, {0})), "");
 }
 
 } // namespace

@@ -31,6 +31,13 @@ TEST(CallText, HasANameArgumentsAndSettings) {
               ElementsAre(Pair("label_smoothing", "0.1"), Pair("ignore_index", "-100")));
 }
 
+TEST(CallText, AListIsOneWord) {
+  CallText call = parse("f([a, b], weights=[0.2, 1,(3) ] , c=1)");
+  EXPECT_THAT(call.arguments, ElementsAre("[a, b]"));
+  EXPECT_THAT(call.settings, ElementsAre(Pair("weights", "[0.2, 1,(3) ]"), Pair("c", "1")));
+  EXPECT_EQ(getFault("f(a, b=[1, 2)"), "lacks the ] of '[1, 2)'");
+}
+
 TEST(CallText, ParenthesesMayBeLeftOut) {
   for (const char *text : {"sgd", "sgd()", " sgd ( ) "}) {
     CallText call = parse(text);

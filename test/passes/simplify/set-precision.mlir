@@ -2,7 +2,7 @@
 // RUN: gridloom-opt %s --loom-set-precision=precision=f16 2>/dev/null | FileCheck %s --check-prefixes=CHECK,F16
 // RUN: gridloom-opt %s --loom-set-precision=precision=bf16 2>&1 >/dev/null | FileCheck %s --check-prefix=REMARK
 // RUN: gridloom-opt %s --loom-set-precision=precision=tf32 2>/dev/null | FileCheck %s --check-prefix=TF32
-// RUN: gridloom-opt %s --loom-set-precision=precision=f32 > %t && gridloom-opt %s | diff %t -
+// RUN: gridloom-opt %s --loom-set-precision=precision=f32 > %t && gridloom-opt %s | sed 's/ {loom.full_precision}//' | diff %t -
 // RUN: not gridloom-opt %s --loom-set-precision=precision=fp8 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 
 // UNKNOWN: unknown precision 'fp8'; write f32, tf32, bf16 or f16
@@ -262,4 +262,24 @@ func.func @eighths(%x: tensor<8x16xf32>, %w: tensor<16x4xf32>) -> tensor<8x4xf8E
       : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
   %z = loom.convert %y : (tensor<8x4xf32>) -> tensor<8x4xf8E4M3FN>
   return %z : tensor<8x4xf8E4M3FN>
+}
+
+// What is marked stays f32 with what only it reads, and says so; the mark goes.
+// REMARK: subtract stays f32: a loss
+// CHECK-LABEL: func.func @loss(
+// CHECK: %[[Y:.*]] = loom.dot_general {{.*}} : (tensor<8x16x[[$T]]>, tensor<16x32x[[$T]]>) -> tensor<8x32xf32>
+// CHECK: %[[S:.*]] = loom.subtract %[[Y]], %{{[^ ]*}} : tensor<8x32xf32>
+// CHECK: %[[E:.*]] = loom.exp {{.*}}: tensor<8x32xf32>
+// CHECK: %[[EN:.*]] = loom.convert %[[E]] : (tensor<8x32xf32>) -> tensor<8x32x[[$T]]>
+// CHECK: loom.dot_general %[[EN]]
+func.func @loss(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
+  %w = loom.get_weight @w : tensor<16x32xf32>
+  %y = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0]
+      : (tensor<8x16xf32>, tensor<16x32xf32>) -> tensor<8x32xf32>
+  %one = loom.constant dense<1.0> : tensor<8x32xf32>
+  %s = loom.subtract %y, %one {loom.full_precision} : tensor<8x32xf32>
+  %e = loom.exp %s {loom.full_precision} : tensor<8x32xf32>
+  %o = loom.dot_general %e, %w batch = [] x [] contract = [1] x [1]
+      : (tensor<8x32xf32>, tensor<16x32xf32>) -> tensor<8x16xf32>
+  return %o : tensor<8x16xf32>
 }
