@@ -72,6 +72,13 @@ name: end the model before it and do the rest outside.
 Sequences and what is optional must be known when the model is imported: positions are constants, loops that carry a sequence can be
 unrolled. Inputs and outputs are tensors.
 
+## ai.onnx.preview.training
+
+Adagrad, Adam and Momentum, each of any number of tensors, and Gradient, whose two tests are not node tests (`test/onnx/test_training_operators.py`
+runs them). Gradient differentiates the part of the graph between `xs`, `zs` and `y` at the values of its operands, also where they are
+others than the graph's; tensors of `xs` that `y` does not depend on get zeros. Refused are initializers of one element in `xs`, which are
+constants of a program, and loops and branches between `xs` and `y`.
+
 ## com.microsoft
 
 What ONNX Runtime's optimizers and quantizers write, besides ONNX's own operators: {contrib}.
@@ -142,10 +149,9 @@ def table(lines: list[list]) -> str:
 
 
 def opsets(names: list[str]) -> list[str]:
-    versions = {
-        o.version for name in names for o in suite.tests()[name].model.opset_import if o.domain in ("", "ai.onnx")
-    }
-    return [", ".join(map(str, sorted(versions)))]
+    imported = [o for name in names for o in suite.tests()[name].model.opset_import]
+    standard = [o for o in imported if o.domain in ("", "ai.onnx")]
+    return [", ".join(map(str, sorted({o.version for o in standard or imported})))]
 
 
 def render(results: list[suite.Result]) -> str:
