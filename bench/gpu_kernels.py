@@ -1,13 +1,14 @@
 """Every GPU kernel of many models, assembled: what it costs to make them and what they need.
 
     .venv/bin/python bench/gpu_kernels.py [--bin build/release/bin] [--chip sm_90]... [--models bert-base,voice]
-        [--small] [--onnx-nodes] [--work FOLDER]
+        [--small] [--onnx-nodes] [--train] [--precision bf16] [--work FOLDER]
 
 Compiles the zoo's models at their true sizes and trained models for sm_80, sm_90 and sm_100, and prints per model and
 chip: kernels, how many of them differ, the most registers and shared memory of one, bytes of spilled registers, and
 milliseconds of processor time per kernel (lowering, PTX and cubin together). The exit status is 1 where something does
 not compile or a register is spilled; a median above 25 ms (for models of sorts and the like, 200 ms) is marked.
-`--small` takes small models, `--onnx-nodes` adds every node test of ONNX that passes. Needs a CUDA toolkit, no GPU."""
+`--small` takes small models, `--onnx-nodes` adds every node test of ONNX that passes, `--train` has the models' plans train: AdamW on the
+squared error of the first output. Needs a CUDA toolkit, no GPU."""
 
 from __future__ import annotations
 
@@ -79,6 +80,12 @@ def write_small(name: str, folder: Path) -> tuple[Path, dict]:
     zoo.MODELS[model].write(path, **options) if model in zoo.MODELS else zoo.save(zoo.bert(zoo.BertConfig(**options)), path)
     inputs = {d.dim_param for i in onnx.load(str(path)).graph.input for d in i.type.tensor_type.shape.dim if d.dim_param}
     return path, {"dims": {key: size for key, size in SMALL_SIZES.items() if key in inputs}}
+
+
+def train_arguments(path: Path) -> dict:
+    """What compile needs for a training step, evaluation and the model. Caches, which are states of their own, are inputs then."""
+    output = onnx.load(str(path), load_external_data=False).graph.output[0]
+    return {"train": True, "loss": f"mse({output.name}, target)", "optimizer": "adamw", "state": None}
 
 
 def compile_for(name: str, chip: str, path: Path, arguments: dict, folder: Path, tools) -> Row:
@@ -167,6 +174,8 @@ def main() -> int:
     parser.add_argument("--small", action="store_true", help="small models in place of true sizes")
     parser.add_argument("--onnx-nodes", action="store_true", help="also the node tests of ONNX that pass")
     parser.add_argument("--nodes", type=int, default=None, help="only so many of them")
+    parser.add_argument("--train", action="store_true", help="the models' training steps")
+    parser.add_argument("--precision", default=None, help="f32, tf32, bf16 or f16")
     parser.add_argument("--work", type=Path, default=None, help="folder that keeps the models for a next time")
     options = parser.parse_args()
 
@@ -185,6 +194,8 @@ def main() -> int:
             if wanted is not None and name not in wanted:
                 continue
             path, arguments = write()
+            arguments |= train_arguments(path) if options.train else {}
+            arguments |= {"precision": options.precision} if options.precision else {}
             for chip in chips:
                 rows.append(compile_for(name, chip, path, arguments, folder, options.bin))
                 print_row(rows[-1])

@@ -19,9 +19,13 @@ DTYPES = {T.FLOAT: np.float32, T.DOUBLE: np.float64, T.INT32: np.int32, T.INT64:
 
 
 def split(model: onnx.ModelProto) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The initializers: the floats, which are trained, and the rest."""
+    """The initializers: the floats, which are trained, and the rest, with the statistics that training mode keeps."""
     values = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    weights = {name: value for name, value in values.items() if np.issubdtype(value.dtype, np.floating)}
+    running = {
+        name for node in model.graph.node for name in node.input[3:]
+        if node.op_type == "BatchNormalization" and any(a.name == "training_mode" and a.i for a in node.attribute)
+    }  # fmt: skip
+    weights = {name: value for name, value in values.items() if np.issubdtype(value.dtype, np.floating) and name not in running}
     return weights, {name: value for name, value in values.items() if name not in weights}
 
 

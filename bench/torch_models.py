@@ -171,6 +171,16 @@ def resnet(blocks=(3, 4, 6, 3), width=64, classes=1000) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
 
 
+def load_in_order(module: nn.Module, arrays: list) -> None:
+    """Gives a module the arrays of a model that has its parameters and running statistics in the same order."""
+    states = [value for name, value in module.state_dict().items() if not name.endswith("num_batches_tracked")]
+    if [tuple(state.shape) for state in states] != [array.shape for array in arrays]:
+        raise ValueError("the module's parameters are not the model's")
+    with torch.no_grad():
+        for state, array in zip(states, arrays):
+            state.copy_(torch.from_numpy(array.copy()))
+
+
 def make(source: str, options: dict, dims: dict[str, int]) -> tuple[nn.Module, tuple[torch.Tensor, ...]] | None:
     """The module for a model of the zoo ("zoo:bert") and inputs for it; None for models that are not written here."""
     batch, length = dims.get("batch", 1), dims.get("sequence", 1)

@@ -1,13 +1,17 @@
 """Training steps on one machine: our time over that of JAX's jit with optax, same threads, same run.
 
-    .venv/bin/python bench/train_vs_jax.py [--bin build/release/bin] [--model mlp|bert-tiny|minilm|gpt]... [--threads N]...
+    .venv/bin/python bench/train_vs_jax.py [--bin build/release/bin] [--model mlp|bert-tiny|minilm|gpt|resnet-50]... [--threads N]...
         [--rounds 10] [--seconds 2] [--jax-python PATH]
+    .venv/bin/python bench/train_vs_jax.py --ranks 2 [--model minilm]...     two ranks of one core against one; no peer is needed
 
 Forward, cross entropy, backward and AdamW in float32, from the same weights, on one batch. JAX donates weights and states. Each
 side is a process of its own, limited to the first N processors by its affinity mask, which is how XLA's pool is limited, too;
 `--jax-python` is an interpreter that has jax and optax, where this one has not. Rounds alternate between the two, and a row has
 the medians: `ms` by the clock, `cpu` in processor time of all threads, which other programs disturb less. `MiB` is the peak resident
-memory of three steps above what the process had when it was ready. The losses of the first steps must agree."""
+memory of three steps above what the process had when it was ready. The losses of the first steps must agree.
+
+ResNet-50 takes the statistics of its batch; its peer is PyTorch where the interpreter has torch, else JAX. With `--ranks N` there is
+no peer: N ranks that split the batch, a core and a thread each, against one rank on one core, by default on MiniLM and bert-tiny."""
 
 from __future__ import annotations
 
@@ -34,7 +38,9 @@ DIMS = {
     "bert-tiny": {"batch": 32, "sequence": 128},
     "minilm": {"batch": 8, "sequence": 128},
     "gpt": {"batch": 4, "sequence": 256},
+    "resnet-50": {"batch": 4},
 }
+SCALED = ("minilm", "bert-tiny")
 
 
 # What is trained
@@ -51,6 +57,8 @@ def make(name: str, folder: Path) -> Path:
         model = zoo.mlp([1024] * 5, weights)
     elif name == "gpt":
         model = zoo.gpt2(zoo.Gpt2Config(layers=4, hidden=256, heads=4), weights)
+    elif name == "resnet-50":
+        model = zoo.MODELS["resnet"].make(training=True)
     else:
         model = zoo.bert(zoo.BERTS[name], weights, name)
     path = folder / f"{name}.onnx"
@@ -75,8 +83,9 @@ def make_ours(model: Path, options) -> tuple:
     from gridloom._tools import find_tool
 
     output = onnx.load(str(model), load_external_data=False).graph.output[0].name
+    mesh = {"data": options.ranks} if options.ranks > 1 else None
     plan = gridloom.compile(
-        model, model.with_suffix(".plan"), tools=options.bin, dims=DIMS[model.stem], train=True,
+        model, model.with_suffix(f".{options.ranks}.plan"), mesh=mesh, tools=options.bin, dims=DIMS[model.stem], train=True,
         loss=f"cross_entropy({output}, labels)", optimizer=f"adamw(lr={LEARNING_RATE}, weight_decay={WEIGHT_DECAY})",
     )  # fmt: skip
     trainer = gridloom.Trainer(plan, threads=options.threads[0])
@@ -84,7 +93,34 @@ def make_ours(model: Path, options) -> tuple:
     return lambda: trainer.step(batch)["loss"], subprocess.check_output([find_tool("gridloom", options.bin), "--version"], text=True).strip()
 
 
+def make_torch(model: Path, options) -> tuple:
+    """ResNet-50, whose PyTorch module torch_models has."""
+    import numpy as np
+    import onnx
+    import torch
+    import torch_models
+    from onnx import numpy_helper
+
+    torch.set_num_threads(options.threads[0])
+    module = torch_models.resnet().train()
+    torch_models.load_in_order(module, [numpy_helper.to_array(tensor) for tensor in onnx.load(str(model)).graph.initializer])
+    batch = np.load(model.with_suffix(".npz"))
+    pixels, labels = torch.from_numpy(batch["pixels"]), torch.from_numpy(batch["labels"])
+    optimizer = torch.optim.AdamW(module.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+
+    def run():
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(module(pixels), labels)
+        loss.backward()
+        optimizer.step()
+        return float(loss)
+
+    return run, f"torch {torch.__version__}"
+
+
 def make_theirs(model: Path, options) -> tuple:
+    if model.stem == "resnet-50" and importlib.util.find_spec("torch"):
+        return make_torch(model, options)
     os.environ["JAX_PLATFORMS"] = "cpu"
     import jax
     import jax.numpy as jnp
@@ -127,7 +163,7 @@ def read_status(key: str) -> float:
 
 def serve(options) -> int:
     """One side: answers each line of standard input, seconds to run for, with a line of JSON."""
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads[0]])
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads[0] * options.ranks])
     step, versions = (make_ours if options.side == "ours" else make_theirs)(options.file, options)
     gc.collect()
     ctypes.CDLL("libc.so.6").malloc_trim(0)
@@ -152,9 +188,9 @@ def serve(options) -> int:
 class Side:
     """A process that runs steps of one side."""
 
-    def __init__(self, side: str, model: Path, threads: int, options):
+    def __init__(self, side: str, model: Path, threads: int, options, ranks: int = 1):
         python = options.jax_python if side == "theirs" else sys.executable
-        command = [python, __file__, "--side", side, "--file", model, "--threads", str(threads)]
+        command = [python, __file__, "--side", side, "--file", model, "--threads", str(threads), "--ranks", str(ranks)]
         if options.bin:
             command += ["--bin", options.bin]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -175,12 +211,28 @@ class Side:
         self.process.wait()
 
 
+def require_equal_losses(model: str, ours: Side, theirs: Side) -> None:
+    for number, (a, b) in enumerate(zip(ours.first["losses"], theirs.first["losses"])):
+        if not math.isclose(a, b, rel_tol=TOLERANCE):
+            raise SystemExit(f"error: {model}: the loss of step {number + 1} is {a}, the other's {b}; there is nothing to compare")
+
+
+def scale(model: Path, options) -> str:
+    """The clock's figures of one rank and of several, a core each, as a row."""
+    alone, many = Side("ours", model, 1, options), Side("ours", model, 1, options, options.ranks)
+    require_equal_losses(model.stem, alone, many)
+    rounds = [(alone.run(options.seconds), many.run(options.seconds)) for _ in range(options.rounds)]
+    alone.close()
+    many.close()
+    one, several = (statistics.median(each["ms"] for each in side) for side in zip(*rounds))
+    ratio = statistics.median(a["ms"] / b["ms"] for a, b in rounds)
+    return f"{model.stem:<10}{options.ranks:>8}{one:>12.1f}{several:>12.1f}{ratio:>10.2f}"
+
+
 def compare(model: Path, threads: int, options) -> str:
     """The figures of both sides for one model and number of threads, as a row."""
     ours, theirs = Side("ours", model, threads, options), Side("theirs", model, threads, options)
-    for number, (a, b) in enumerate(zip(ours.first["losses"], theirs.first["losses"])):
-        if not math.isclose(a, b, rel_tol=TOLERANCE):
-            raise SystemExit(f"error: {model.stem}: the loss of step {number + 1} is {a}, JAX's {b}; there is nothing to compare")
+    require_equal_losses(model.stem, ours, theirs)
     rounds = [(ours.run(options.seconds), theirs.run(options.seconds)) for _ in range(options.rounds)]
     ours.close()
     theirs.close()
@@ -199,6 +251,10 @@ def has_jax(python: str) -> bool:
     return subprocess.run([python, "-c", "import jax, optax"], capture_output=True).returncode == 0
 
 
+def has_torch(python: str) -> bool:
+    return subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=Path, default=None, help="folder of the tools (default: found by gridloom)")
@@ -207,12 +263,23 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=2.0, help="per side and round, at least three steps")
     parser.add_argument("--jax-python", default=sys.executable, help="interpreter that has jax and optax; default: this one")
+    parser.add_argument("--ranks", type=int, default=1, help="so many ranks of one core against one, in place of a peer")
     parser.add_argument("--side", choices=["ours", "theirs"], help=argparse.SUPPRESS)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.side:
         return serve(options)
-    if not has_jax(options.jax_python):
+    if options.ranks > 1:
+        if options.ranks > len(os.sched_getaffinity(0)):
+            print(f"error: {options.ranks} ranks need as many cores; here are {len(os.sched_getaffinity(0))}")
+            return 1
+        print(f"{'model':<10}{'ranks':>8}{'1 rank, ms':>12}{'ranks, ms':>12}{'faster':>10}")
+        with tempfile.TemporaryDirectory() as folder:
+            for name in options.model or SCALED:
+                print(scale(make(name, Path(folder)), options), flush=True)
+        return 0
+    only_torch = options.model == ["resnet-50"] and has_torch(options.jax_python)
+    if not only_torch and not has_jax(options.jax_python):
         print(f"error: {options.jax_python} has no jax and optax; pip install jax optax, or name another with --jax-python")
         return 1
 
