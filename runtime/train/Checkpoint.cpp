@@ -124,9 +124,9 @@ private:
     return int64_t(value);
   }
 
-  std::string getText(const json &object, const char *key) const {
+  std::string getText(const json &object, const char *key, const char *what = "a file") const {
     if (!object.is_object() || !object.contains(key) || !object[key].is_string())
-      fail(kManifest, std::string("has an entry without '") + key + "'");
+      fail(kManifest, std::string("has ") + what + " without '" + key + "'");
     return object[key].get<std::string>();
   }
 
@@ -182,7 +182,7 @@ private:
       fail(kManifest, "has 'ties' that are no list");
     std::vector<TiedWeight> ties;
     for (const json &entry : entries) {
-      TiedWeight tie{getText(entry, "name"), getText(entry, "state")};
+      TiedWeight tie{getText(entry, "name", "a tie"), getText(entry, "state", "a tie")};
       if (!entry.contains("transposed") || !entry["transposed"].is_boolean())
         fail(kManifest, "does not say whether '" + tie.name + "' is transposed");
       tie.isTransposed = entry["transposed"].get<bool>();

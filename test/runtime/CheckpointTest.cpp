@@ -170,7 +170,7 @@ TEST_F(CheckpointFiles, WrongTiesAreRefused) {
   saved.ties = {{"head", "layers.0/weight", true}};
   EXPECT_THAT(getError([](json &m) { m["ties"] = 3; }), HasSubstr("has 'ties' that are no list"));
   EXPECT_THAT(getError([](json &m) { m["ties"][0].erase("state"); }),
-              HasSubstr("has an entry without 'state'"));
+              HasSubstr("has a tie without 'state'"));
   EXPECT_THAT(getError([](json &m) { m["ties"][0].erase("transposed"); }),
               HasSubstr("does not say whether 'head' is transposed"));
   EXPECT_THAT(getError([](json &m) { m["ties"][0]["state"] = "flags"; }),
