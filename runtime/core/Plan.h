@@ -92,6 +92,13 @@ struct ModelInfo {
   std::map<std::string, std::string> data;
 };
 
+/// An input that losses and metrics compare with. Rows of the label `ignored` count for nothing in
+/// any of them.
+struct TrainingTarget {
+  std::string name;
+  std::optional<int64_t> ignored;
+};
+
 /// What a plan made by `compile --train` was told.
 struct TrainingInfo {
   double learningRate = 0;         // where `train` is given none
@@ -100,6 +107,9 @@ struct TrainingInfo {
   /// Outputs that `loss` is the sum of, where there are several losses, each a mean over what the
   /// output NAME.count says; else empty.
   std::vector<std::string> terms;
+  std::vector<TrainingTarget> targets;
+  /// Null where it is none.
+  const TrainingTarget *findTarget(const std::string &input) const;
 };
 
 struct PlanOptions {
