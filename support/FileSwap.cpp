@@ -7,7 +7,6 @@
 
 #include "support/Descriptor.h"
 
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -112,26 +111,23 @@ static std::string makeFolder(const fs::path &folder) {
 }
 
 /// Writes all files below `folder`, which is new and empty. One line, or "".
-static std::string writeFiles(const std::map<std::string, std::string> &files,
-                              const fs::path &folder, bool isDurable) {
+static std::string writeFiles(const FileParts &files, const fs::path &folder, bool isDurable) {
   std::set<fs::path> folders = {folder};
-  for (const auto &[name, contents] : files) {
+  for (const auto &[name, parts] : files) {
     fs::path path = folder / name;
     std::error_code error;
     fs::create_directories(path.parent_path(), error);
     if (error)
       return "cannot make the folder '" + path.parent_path().string() + "': " + error.message();
     Descriptor file{makeFile(path)};
-    std::string reason = file.number < 0
-                             ? strerror(errno)
-                             : writeFile(file, std::array<std::string_view, 1>{contents});
+    std::string reason = file.number < 0 ? strerror(errno) : writeFile(file, parts);
     if (!reason.empty())
       return "cannot write '" + path.string() + "': " + reason;
     folders.insert(path.parent_path());
   }
   if (!isDurable)
     return "";
-  for (const auto &[name, contents] : files)
+  for (const auto &[name, parts] : files)
     if (std::string reason = syncPath(folder / name); !reason.empty())
       return "cannot write '" + (folder / name).string() + "': " + reason;
   for (const fs::path &path : folders)
@@ -163,6 +159,15 @@ static std::string exchange(const fs::path &fresh, const fs::path &folder, const
 std::string gridloom::replaceFolder(const fs::path &folder,
                                     const std::map<std::string, std::string> &files, bool isDurable,
                                     const std::function<std::string(const fs::path &)> &check) {
+  FileParts parts;
+  for (const auto &[name, contents] : files)
+    parts[name] = {contents};
+  return replaceFolderByParts(folder, parts, isDurable, check);
+}
+
+std::string
+gridloom::replaceFolderByParts(const fs::path &folder, const FileParts &files, bool isDurable,
+                               const std::function<std::string(const fs::path &)> &check) {
   fs::path plain = folder.has_filename() ? folder : folder.parent_path(); // "m.plan/"
   fs::path fresh = makeNameBeside(plain, ".tmp-"), old = makeNameBeside(plain, ".old-");
   std::error_code error;

@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gridloom {
 
@@ -67,6 +68,13 @@ std::string
 replaceFolder(const std::filesystem::path &folder, const std::map<std::string, std::string> &files,
               bool isDurable,
               const std::function<std::string(const std::filesystem::path &)> &check = {});
+
+/// Files by their paths below a folder, as parts that follow each other.
+using FileParts = std::map<std::string, std::vector<std::string_view>>;
+/// The same of files that lie in parts, so that large ones need not be put together.
+std::string
+replaceFolderByParts(const std::filesystem::path &folder, const FileParts &files, bool isDurable,
+                     const std::function<std::string(const std::filesystem::path &)> &check = {});
 
 } // namespace gridloom
 

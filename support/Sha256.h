@@ -16,6 +16,8 @@ namespace gridloom {
 /// The SHA-256 of `bytes`, 64 lower-case hexadecimal digits. Throws std::runtime_error where
 /// OpenSSL has none.
 std::string sha256(std::span<const std::byte> bytes);
+/// Of parts, one after the other.
+std::string sha256(std::span<const std::string_view> parts);
 
 inline std::string sha256(std::string_view text) {
   return sha256(std::as_bytes(std::span(text.data(), text.size())));

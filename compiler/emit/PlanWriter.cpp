@@ -180,6 +180,18 @@ static llvm::json::Array describeWeights(ModuleOp module, const std::set<std::st
   return list;
 }
 
+/// Inputs that are compared with, each with the label that counts for nothing, if there is one.
+static llvm::json::Array describeTargets(ArrayAttr targets) {
+  llvm::json::Array list;
+  for (auto target : targets.getAsRange<DictionaryAttr>()) {
+    llvm::json::Object entry{{"name", target.getAs<StringAttr>("name").getValue()}};
+    if (auto ignored = target.getAs<IntegerAttr>("ignored"))
+      entry["ignored"] = ignored.getInt();
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
 static llvm::json::Object describeTraining(DictionaryAttr training) {
   auto list = [&](const char *name) {
     llvm::json::Array texts;
@@ -192,6 +204,7 @@ static llvm::json::Object describeTraining(DictionaryAttr training) {
       {"learning_rate", training.getAs<FloatAttr>("learning_rate").getValueAsDouble()},
       {"losses", list("losses")},
       {"terms", list("terms")},
+      {"targets", describeTargets(training.getAs<ArrayAttr>("targets"))},
       {"optimizer", training.getAs<StringAttr>("optimizer").getValue()}};
   if (auto least = training.getAs<FloatAttr>("least_loss_scale"))
     told["least_loss_scale"] = least.getValueAsDouble();

@@ -36,6 +36,7 @@ private:
   func::FuncOp copy(func::FuncOp function, StringRef entry);
   SmallVector<func::FuncOp> findFunctions(StringRef entry);
   LogicalResult addEvaluations(const TrainSettings &settings);
+  ArrayAttr describeTargets(const TrainSettings &settings);
   void describeTraining(const TrainSettings &settings);
   void markTies(const Trained &trained);
 };
@@ -206,6 +207,33 @@ void AddTrainStepPass::runOnOperation() {
   describeTraining(*settings);
 }
 
+/// The inputs that losses and metrics compare with, each with the label that all of them ignore, if
+/// there is one: what fills a sample up can have it.
+ArrayAttr AddTrainStepPass::describeTargets(const TrainSettings &settings) {
+  llvm::MapVector<StringRef, std::optional<int64_t>> targets;
+  SmallVector<func::FuncOp> functions = findFunctions(loom::kEval);
+  auto add = [&](StringRef target, std::optional<int64_t> ignored) {
+    if (target.empty() || functions.empty() || !loom::findArgument(functions.front(), target))
+      return;
+    auto [known, isNew] = targets.insert({target, ignored});
+    if (!isNew && known->second != ignored)
+      known->second = std::nullopt;
+  };
+  for (const LossSpec &loss : settings.losses)
+    add(loss.target, loss.ignoreIndex);
+  for (const MetricSpec &metric : settings.metrics)
+    add(metric.target, metric.ignoreIndex);
+  Builder builder(&getContext());
+  SmallVector<Attribute> list;
+  for (auto &[name, ignored] : targets) {
+    SmallVector<NamedAttribute> entry = {builder.getNamedAttr("name", builder.getStringAttr(name))};
+    if (ignored)
+      entry.push_back(builder.getNamedAttr("ignored", builder.getI64IntegerAttr(*ignored)));
+    list.push_back(builder.getDictionaryAttr(entry));
+  }
+  return builder.getArrayAttr(list);
+}
+
 /// What a plan says of its training.
 void AddTrainStepPass::describeTraining(const TrainSettings &settings) {
   Builder builder(&getContext());
@@ -214,7 +242,8 @@ void AddTrainStepPass::describeTraining(const TrainSettings &settings) {
       builder.getNamedAttr("learning_rate",
                            builder.getF64FloatAttr(settings.optimizer->getLearningRate())),
       builder.getNamedAttr("losses", builder.getStrArrayAttr(texts)),
-      builder.getNamedAttr("optimizer", builder.getStringAttr(optimizer))};
+      builder.getNamedAttr("optimizer", builder.getStringAttr(optimizer)),
+      builder.getNamedAttr("targets", describeTargets(settings))};
   SmallVector<std::string> terms = Objective::getTermNames(losses.size());
   SmallVector<StringRef> names(terms.begin(), terms.end());
   if (!names.empty())

@@ -11,10 +11,11 @@ def AddTrainStep : Pass<"loom-add-train-step", "::mlir::ModuleOp"> {
     functions. Beside the functions of entry `main` there are then those of two more entries:
 
     - `eval`: the inputs that the losses need, among them targets such as labels, to the outputs `loss`, `count`, and
-      NAME and NAME.count of each metric.
+      NAME and NAME.count of each metric. Of several losses, whose sum `loss` is, `count` is the first one's; each is
+      given as `loss.1` and so on, with `loss.1.count`.
     - `train_step`: the same with input `learning_rate`. The sum of the losses is differentiated and divided by the
       count; the optimizer gives the next value of each parameter and of its own states, called PARAMETER/SLOT. Outputs
-      are `loss`, `count`, the metrics, `gradient_norm` and `committed`: 0 where the loss or the norm is not finite, and then
+      are those of `eval`, `gradient_norm` and `committed`: 0 where the loss or the norm is not finite, and then
       every state keeps its value. The state `train/step` counts committed steps.
       With a scale of the loss, the derivative is multiplied by the state `train/loss_scale` (0 stands for what it begins
       with) and gradients are divided by it; output `loss_scale` is the step's. `train/good_steps` counts steps in a row that

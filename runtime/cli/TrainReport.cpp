@@ -169,6 +169,13 @@ void TrainReport::onParameter(int64_t taken, const std::string &name, const Host
 
 void TrainReport::onCheckpoint(const fs::path &) {
   if (log)
+    log->flush();
+  if (events)
+    events->flush();
+}
+
+void TrainReport::onSaving() {
+  if (log)
     log->sync();
   if (events)
     events->sync();

@@ -26,6 +26,7 @@ public:
   void onEvaluation(const EvaluationRecord &record) override;
   void onParameter(int64_t taken, const std::string &name, const HostArray &value) override;
   void onCheckpoint(const std::filesystem::path &path) override;
+  void onSaving() override;
   void onNote(const std::string &line) override;
   /// The last lines, after the run.
   void finish(const TrainingResult &result);

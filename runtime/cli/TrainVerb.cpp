@@ -44,6 +44,9 @@ Examples:
   gridloom train model.plan --data digits --steps 10000 --lr 1e-3 \
       --lr-schedule 'cosine(warmup=500, min=0.1)'
       another learning rate than the plan's, which rises for 500 steps and then falls to a tenth
+  gridloom train model.plan --data texts --pad-to sequence
+      with a plan of --dim sequence=128,512 and sequence.npy [samples] in texts, how long each
+      sample is: batches of short texts run the smaller step
   gridloom train model.plan --data digits --epochs 10 --log-dir runs/1 --histograms-every 100
       'tensorboard --logdir runs' draws its curves, and how the weights are spread
 
@@ -187,6 +190,11 @@ static void addRunOptions(CLI::App &verb, TrainSettings &settings) {
   verb.add_option("--epochs", training.epochs, "how often to read all samples; default: once")
       ->check(count)
       ->excludes(steps);
+  verb.add_option("--pad-to", training.padTo,
+                  "dimension in which samples have different lengths, which a file of its name in "
+                  "--data says, e.g. sequence.npy: each batch takes the smallest of the plan's "
+                  "sizes that holds its longest sample")
+      ->type_name("DIM");
   verb.add_option("--seed", settings.seed,
                   "seed of the samples' order, and of random inputs; default: 0, or the "
                   "checkpoint's. Weights that compile --init draws have --init-seed");

@@ -735,6 +735,7 @@ gridloom_status gridloom_events_histogram(gridloom_events *events, int64_t step,
 gridloom_status gridloom_events_sync(gridloom_events *events) {
   return guard([&] {
     require(events, "the events are NULL");
+    events->log.flush();
     events->log.sync();
   });
 }

@@ -43,6 +43,11 @@ bool EntrySpecialisation::binds(const std::map<std::string, int64_t> &sizes) con
   });
 }
 
+const TrainingTarget *TrainingInfo::findTarget(const std::string &input) const {
+  auto found = std::ranges::find(targets, input, &TrainingTarget::name);
+  return found == targets.end() ? nullptr : &*found;
+}
+
 const Argument *EntrySpecialisation::findInput(const std::string &name) const {
   return findArgument(inputs, name);
 }
@@ -157,8 +162,9 @@ public:
     return value.get<int64_t>();
   }
   int64_t asInteger() const {
-    if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<int64_t>() < 0))
-      fail("is not an integer of 64 bits");
+    bool isLarge = value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX);
+    if (!value.is_number_integer() || isLarge)
+      fail("is " + value.dump() + ", not an integer of 64 bits");
     return value.get<int64_t>();
   }
   double asNumber() const {
@@ -459,15 +465,20 @@ void PlanReader::readWeights(const Node &root) {
   }
   if (root.has("training")) {
     Node node = root.get("training");
-    plan->training = {node.get("learning_rate").asNumber(),
-                      node.getStrings("losses"),
-                      node.getString("optimizer"),
-                      {},
-                      std::nullopt};
+    TrainingInfo &training = plan->training.emplace();
+    training.learningRate = node.get("learning_rate").asNumber();
+    training.losses = node.getStrings("losses");
+    training.optimizer = node.getString("optimizer");
     if (node.has("terms")) // older plans have none
-      plan->training->terms = node.getStrings("terms");
+      training.terms = node.getStrings("terms");
     if (node.has("least_loss_scale"))
-      plan->training->leastLossScale = node.get("least_loss_scale").asNumber();
+      training.leastLossScale = node.get("least_loss_scale").asNumber();
+    if (node.has("targets"))
+      for (const Node &target : node.getList("targets"))
+        training.targets.push_back(
+            {target.getString("name"), target.has("ignored")
+                                           ? std::optional(target.get("ignored").asInteger())
+                                           : std::nullopt});
   }
   for (const Node &node : root.getList("folded"))
     plan->folded.push_back({node.getString("name"), node.getDigest("sha256")});

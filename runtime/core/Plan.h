@@ -100,6 +100,13 @@ struct ModelInfo {
   std::map<std::string, std::string> data;
 };
 
+/// An input that losses and metrics compare with. Rows of the label `ignored` count for nothing in
+/// any of them.
+struct TrainingTarget {
+  std::string name;
+  std::optional<int64_t> ignored;
+};
+
 /// What a plan made by `compile --train` was told.
 struct TrainingInfo {
   double learningRate = 0;         // where `train` is given none
@@ -110,6 +117,9 @@ struct TrainingInfo {
   std::vector<std::string> terms;
   /// Of a plan whose loss has a scale: what it does not fall below.
   std::optional<double> leastLossScale;
+  std::vector<TrainingTarget> targets;
+  /// Null where it is none.
+  const TrainingTarget *findTarget(const std::string &input) const;
 };
 
 struct PlanOptions {

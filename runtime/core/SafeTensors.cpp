@@ -102,28 +102,45 @@ std::vector<SafeTensor> gridloom::rt::readSafeTensors(std::span<const std::byte>
   return tensors;
 }
 
-std::string gridloom::rt::writeSafeTensors(const std::map<std::string, HostArray> &tensors) {
+SafeTensorsParts gridloom::rt::layOutSafeTensors(const std::map<std::string, HostArray> &tensors) {
   std::vector<std::pair<std::string, HostArray>> order(tensors.begin(), tensors.end());
   std::stable_sort(order.begin(), order.end(), [](const auto &a, const auto &b) {
     return sizeOf(a.second.getType()) > sizeOf(b.second.getType());
   });
   json header = json::object();
   size_t end = 0;
+  SafeTensorsParts parts;
   for (const auto &[name, array] : order) {
     size_t begin = end;
     end += array.getNumBytes();
     header[name] = {{"dtype", getTypeName(array.getType())},
                     {"shape", array.getShape()},
                     {"data_offsets", {begin, end}}};
+    parts.data.emplace_back(reinterpret_cast<const char *>(array.getData()), array.getNumBytes());
   }
   std::string text = header.dump(-1, ' ', false, json::error_handler_t::replace);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   uint64_t headerBytes = text.size();
-  std::string file(sizeof(headerBytes), 0);
-  std::memcpy(file.data(), &headerBytes, sizeof(headerBytes));
-  file.reserve(file.size() + text.size() + end);
-  file += text;
-  for (const auto &[name, array] : order)
-    file.append(reinterpret_cast<const char *>(array.getData()), array.getNumBytes());
+  parts.header.resize(sizeof(headerBytes));
+  std::memcpy(parts.header.data(), &headerBytes, sizeof(headerBytes));
+  parts.header += text;
+  return parts;
+}
+
+std::vector<std::string_view> SafeTensorsParts::getAll() const {
+  std::vector<std::string_view> all = {header};
+  all.insert(all.end(), data.begin(), data.end());
+  return all;
+}
+
+std::string gridloom::rt::writeSafeTensors(const std::map<std::string, HostArray> &tensors) {
+  SafeTensorsParts parts = layOutSafeTensors(tensors);
+  std::string file;
+  size_t bytes = 0;
+  for (std::string_view part : parts.getAll())
+    bytes += part.size();
+  file.reserve(bytes);
+  for (std::string_view part : parts.getAll())
+    file += part;
   return file;
 }

@@ -14,6 +14,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gridloom::rt {
@@ -30,6 +31,15 @@ struct SafeTensor {
 /// tensor lies outside the file or has other bytes than its shape needs.
 std::vector<SafeTensor> readSafeTensors(std::span<const std::byte> contents,
                                         const std::string &file);
+
+/// What a .safetensors file begins with, and the data that follows, which is the arrays' own.
+struct SafeTensorsParts {
+  std::string header;
+  std::vector<std::string_view> data;
+  /// The whole file's parts. They live as long as this and the arrays.
+  std::vector<std::string_view> getAll() const;
+};
+SafeTensorsParts layOutSafeTensors(const std::map<std::string, HostArray> &tensors);
 
 /// The contents of a .safetensors file of `tensors`, none of them called `__metadata__`. The data
 /// of each is aligned to its elements.

@@ -684,9 +684,11 @@ void Session::setState(const std::string &name, const HostArray &local) {
 }
 
 void Session::resetStates() { impl->resetStates(); }
-HostArray Session::gatherState(const std::string &name) { return impl->gatherState(name, false); }
+HostArray Session::gatherState(const std::string &name, HostArray into) {
+  return impl->gatherState(name, false, std::move(into));
+}
 HostArray Session::gatherStateToAll(const std::string &name) {
-  return impl->gatherState(name, true);
+  return impl->gatherState(name, true, {});
 }
 void Session::setGlobalState(const std::string &name, const HostArray &whole) {
   impl->setGlobalState(name, whole);

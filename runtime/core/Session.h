@@ -133,8 +133,9 @@ public:
   void setState(const std::string &name, const HostArray &local);
   /// Collective. A state's whole (global) value, without padding, on rank 0, a null array
   /// elsewhere. Where several stages have the state, the first one's. Throws InvalidArgument where
-  /// no stage has it.
-  HostArray gatherState(const std::string &name);
+  /// no stage has it. Memory is that of `into` where this is of the state's type and shape: an
+  /// array that nobody else looks at, as of a former call, costs no new pages.
+  HostArray gatherState(const std::string &name, HostArray into = {});
   /// Collective. The same on every rank.
   HostArray gatherStateToAll(const std::string &name);
   /// Gives this rank its part of a state's whole value, zeros where that is padding; does nothing

@@ -37,20 +37,24 @@ std::vector<OutputPart> Session::Impl::findParts(int stage,
   return parts;
 }
 
-/// Puts the parts together on rank 0; `read` gives this rank's.
+/// Puts the parts together on rank 0, in `into` where that fits. `read` gives this rank's, in the
+/// memory that it is given where it is given some.
 HostArray Session::Impl::gather(DataType type, const std::vector<int64_t> &shape,
                                 const std::vector<OutputPart> &parts,
-                                const std::function<HostArray()> &read, bool toAll) {
+                                const std::function<HostArray(HostArray)> &read, bool toAll,
+                                HostArray into) {
   HostArray whole;
   try {
+    bool fits = !into.isNull() && into.getType() == type && into.getShape() == shape;
     if (rank == 0 || toAll)
-      whole = HostArray::allocate(type, shape);
+      whole = fits ? std::move(into) : HostArray::allocate(type, shape);
     for (const OutputPart &part : parts) {
       if (part.rank != rank && rank != 0)
         continue;
       HostArray local;
       if (part.rank == rank) {
-        local = read();
+        bool isWhole = rank == 0 && part.shard.local == shape;
+        local = read(isWhole ? whole : HostArray());
         if (rank != 0) {
           control->send({local.getData(), local.getNumBytes()}, 0);
           continue;
@@ -59,7 +63,8 @@ HostArray Session::Impl::gather(DataType type, const std::vector<int64_t> &shape
         local = HostArray::allocate(type, part.shard.local);
         control->receive({local.getMutableData(), local.getNumBytes()}, part.rank);
       }
-      placeShard(part.shard, sizeOf(type), local.getData(), whole.getMutableData());
+      if (local.getData() != whole.getData())
+        placeShard(part.shard, sizeOf(type), local.getData(), whole.getMutableData());
     }
     if (toAll && control)
       control->broadcast({whole.getMutableData(), whole.getNumBytes()}, 0);
@@ -92,7 +97,9 @@ HostArray Session::Impl::gatherOutput(const std::string &name, bool toAll) {
   } catch (...) {
     fail(std::current_exception(), nullptr);
   }
-  return gather(argument.type, argument.shape, parts, [&] { return readShard(name); }, toAll);
+  return gather(
+      argument.type, argument.shape, parts, [&](const HostArray &) { return readShard(name); },
+      toAll);
 }
 
 //===----------------------------------------------------------------------===//
@@ -112,27 +119,30 @@ struct PlannedState {
 
 /// Finds a state in the first stage that has it.
 static PlannedState findPlanned(const Plan &plan, const std::string &name) {
-  std::string names;
   for (int stage = 0; stage < plan.getNumStages(); ++stage)
-    for (const schema::State &state : plan.getStage(stage).states()) {
+    for (const schema::State &state : plan.getStage(stage).states())
       if (state.name() == name)
         return {stage, state, {state.global_shape().begin(), state.global_shape().end()}};
+  std::string names;
+  for (int stage = 0; stage < plan.getNumStages(); ++stage)
+    for (const schema::State &state : plan.getStage(stage).states())
       names += (names.empty() ? "" : ", ") + state.name();
-    }
   throw Error(ErrorCode::InvalidArgument, "the plan has no state '" + name + "'" +
                                               (names.empty() ? "" : "; its states are: " + names));
 }
 
-HostArray Session::Impl::readState(int index) const {
+HostArray Session::Impl::readState(int index, HostArray into) const {
   const schema::State &state = getStage().states(index);
-  HostArray array =
-      HostArray::allocate(DataType(state.type()), {state.shape().begin(), state.shape().end()});
+  HostArray array = into.isNull()
+                        ? HostArray::allocate(DataType(state.type()),
+                                              {state.shape().begin(), state.shape().end()})
+                        : std::move(into);
   const_cast<Impl *>(this)->copyOut({array.getMutableData(), array.getNumBytes()},
                                     states[size_t(index)]->data);
   return array;
 }
 
-HostArray Session::Impl::gatherState(const std::string &name, bool toAll) {
+HostArray Session::Impl::gatherState(const std::string &name, bool toAll, HostArray into) {
   requireUsable();
   PlannedState found = findPlanned(*plan, name);
   auto getShardOf = [&](int owner) {
@@ -140,7 +150,8 @@ HostArray Session::Impl::gatherState(const std::string &name, bool toAll) {
   };
   return gather(
       DataType(found.state.type()), found.global, findParts(found.stage, getShardOf),
-      [&] { return readState(findState(name)); }, toAll);
+      [&](HostArray whole) { return readState(findState(name), std::move(whole)); }, toAll,
+      std::move(into));
 }
 
 void Session::Impl::setGlobalState(const std::string &name, const HostArray &whole) {

@@ -56,13 +56,14 @@ public:
   HostArray readShard(const std::string &name) const;
   std::vector<OutputPart> findParts(const std::string &name) const;
   HostArray gatherOutput(const std::string &name, bool toAll);
-  HostArray gatherState(const std::string &name, bool toAll);
+  HostArray gatherState(const std::string &name, bool toAll, HostArray into);
   void setGlobalState(const std::string &name, const HostArray &whole);
   std::vector<std::string> gatherText(const std::string &text);
   std::vector<std::vector<std::byte>> exchange(std::span<const std::byte> mine);
   void updateWeights(const std::filesystem::path &path);
   int findState(const std::string &name) const;
-  HostArray readState(int index) const;
+  /// `into` as for gatherState.
+  HostArray readState(int index, HostArray into = {}) const;
   void resetStates();
   void zero(void *to, size_t bytes);
   Stream &getHostStream();
@@ -100,8 +101,9 @@ private:
   std::string findMisfit(const LoadedProgram &loaded) const;
   std::vector<OutputPart> findParts(int stage, const std::function<Shard(int)> &getShard) const;
   HostArray gather(DataType type, const std::vector<int64_t> &shape,
-                   const std::vector<OutputPart> &parts, const std::function<HostArray()> &read,
-                   bool toAll);
+                   const std::vector<OutputPart> &parts,
+                   const std::function<HostArray(HostArray)> &read, bool toAll,
+                   HostArray into = {});
   void reserveBindings(LoadedProgram &loaded);
   void fillInputs(LoadedProgram &loaded);
   [[noreturn]] void fail(const std::exception_ptr &cause, LoadedProgram *loaded);

@@ -37,9 +37,13 @@ static Error refuse(const fs::path &path, const std::string &what) {
 }
 
 void Checkpoint::write(const fs::path &folder) const {
-  std::map<std::string, std::string> files;
-  const std::string &data = files[kStates] = writeSafeTensors(states);
-  json file = {{"name", kStates}, {"bytes", data.size()}, {"sha256", sha256(data)}};
+  const SafeTensorsParts data = layOutSafeTensors(states);
+  FileParts files;
+  const std::vector<std::string_view> &parts = files[kStates] = data.getAll();
+  size_t bytes = 0;
+  for (std::string_view part : parts)
+    bytes += part.size();
+  json file = {{"name", kStates}, {"bytes", bytes}, {"sha256", sha256(parts)}};
   json manifest = {{"format", kFormat},
                    {"version", kVersion},
                    {"step", progress.step},
@@ -52,8 +56,9 @@ void Checkpoint::write(const fs::path &folder) const {
   for (const TiedWeight &tie : ties)
     manifest["ties"].push_back(
         {{"name", tie.name}, {"state", tie.state}, {"transposed", tie.isTransposed}});
-  files[kManifest] = manifest.dump(2) + "\n";
-  if (std::string reason = replaceFolder(folder, files, /*isDurable=*/true); !reason.empty())
+  const std::string text = manifest.dump(2) + "\n";
+  files[kManifest] = {text};
+  if (std::string reason = replaceFolderByParts(folder, files, /*isDurable=*/true); !reason.empty())
     throw Error(ErrorCode::InvalidArgument, "no checkpoint is saved: " + reason);
 }
 

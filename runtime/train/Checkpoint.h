@@ -48,9 +48,8 @@ struct Checkpoint {
   /// The states that are the model's weights, and the weights that are tied to them.
   std::map<std::string, HostArray> getParameters() const;
 
-  /// Writes the folder; one of this name is replaced once the new one is whole. Holds a copy of the
-  /// states in memory meanwhile. Throws InvalidArgument with the path and the system's reason; then
-  /// the old folder stays.
+  /// Writes the folder; one of this name is replaced once the new one is whole. Throws
+  /// InvalidArgument with the path and the system's reason; then the old folder stays.
   void write(const std::filesystem::path &folder) const;
   /// Reads a folder and checks every byte of it. Throws InvalidArgument naming the file and what is
   /// wrong: damaged, incomplete, no checkpoint, or of a newer version.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 using namespace gridloom::rt;
 namespace fs = std::filesystem;
@@ -20,10 +21,19 @@ void gridloom::rt::awaitOnRank0(Session &session, const std::future<void> &work)
   }
 }
 
-void CheckpointWriter::start(Checkpoint checkpoint) {
+void CheckpointWriter::start(Checkpoint checkpoint, std::function<void()> before) {
   assert(!writing.valid() && "a checkpoint is being written");
-  writing = std::async(std::launch::async,
-                       [this, checkpoint = std::move(checkpoint)] { write(checkpoint); });
+  writing = std::async(std::launch::async, [this, checkpoint = std::move(checkpoint),
+                                            before = std::move(before)]() mutable {
+    before();
+    write(checkpoint);
+    spare = std::move(checkpoint.states);
+  });
+}
+
+HostArray CheckpointWriter::takeSpare(const std::string &state) {
+  auto found = spare.find(state);
+  return found == spare.end() ? HostArray() : std::exchange(found->second, HostArray());
 }
 
 void CheckpointWriter::check() {

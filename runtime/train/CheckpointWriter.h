@@ -9,6 +9,7 @@
 #include "runtime/core/Session.h"
 #include "runtime/train/Checkpoint.h"
 
+#include <functional>
 #include <future>
 
 namespace gridloom::rt {
@@ -25,8 +26,12 @@ public:
   /// The folder of all of the run's checkpoints, and how many to keep, at least 1.
   CheckpointWriter(std::filesystem::path run, int64_t keep) : run(std::move(run)), keep(keep) {}
 
-  /// Begins to write a checkpoint; older ones go when it is written. Nothing else may be under way.
-  void start(Checkpoint checkpoint);
+  /// Begins to write a checkpoint, after `before`, in the other thread too; older ones go when it
+  /// is written. Nothing else may be under way.
+  void start(Checkpoint checkpoint, std::function<void()> before);
+  /// The memory of a state of the last checkpoint, which is written: new pages for each checkpoint
+  /// would take as long as copying the states. Null where there is none.
+  HostArray takeSpare(const std::string &state);
   /// Throws what a checkpoint whose writing has ended failed with. Does not wait.
   void check();
   /// Collective. Waits until all is written. Throws what that failed with, on rank 0.
@@ -38,6 +43,7 @@ private:
   std::filesystem::path run;
   int64_t keep;
   std::future<void> writing;
+  std::map<std::string, HostArray> spare; // states of the last checkpoint, once it is written
 };
 
 } // namespace gridloom::rt

@@ -7,6 +7,7 @@
 
 #include "runtime/arrays/Npy.h"
 #include "runtime/arrays/Npz.h"
+#include "runtime/arrays/Values.h"
 #include "runtime/core/Error.h"
 
 #include <algorithm>
@@ -17,21 +18,29 @@
 using namespace gridloom::rt;
 namespace fs = std::filesystem;
 
-/// "f32 [samples, 3, 8]"
-static std::string describe(DataType type, std::span<const int64_t> sample) {
-  std::string sizes = formatShape(sample);
-  return std::string(nameOf(type)) + " [samples" + (sample.empty() ? "" : ", ") + sizes.substr(1);
+bool DataSet::Column::isPadded(size_t dimension) const {
+  return std::ranges::count(padded, dimension) != 0;
+}
+
+/// "f32 [samples, 3, 8]", "i64 [samples, any]"
+static std::string describe(const DataSet::Column &column) {
+  std::string text = std::string(nameOf(column.type)) + " [samples";
+  for (size_t i = 0; i < column.shape.size(); ++i)
+    text += ", " + (column.isPadded(i) ? "any" : std::to_string(column.shape[i]));
+  return text + "]";
 }
 
 /// What is wrong with `array` as the file of `column`; empty if nothing is.
 static std::string findMisfit(const HostArray &array, const DataSet::Column &column) {
   std::span<const int64_t> shape = array.getShape();
   bool isCodes = array.getType() == DataType::U8 && isFloat8(column.type);
-  bool fits = !shape.empty() && std::ranges::equal(shape.subspan(1), column.shape);
+  bool fits = shape.size() == column.shape.size() + 1;
+  for (size_t i = 0; fits && i < column.shape.size(); ++i)
+    fits = shape[i + 1] == column.shape[i] || column.isPadded(i);
   if (fits && (array.getType() == column.type || isCodes))
     return "";
   return getNpyName(column.name) + " holds " + std::string(nameOf(array.getType())) + " " +
-         formatShape(shape) + ", but the plan takes " + describe(column.type, column.shape);
+         formatShape(shape) + ", but the plan takes " + describe(column);
 }
 
 namespace {
@@ -86,7 +95,42 @@ private:
 
 } // namespace
 
-DataSet DataSet::open(const fs::path &path, std::span<const Column> columns) {
+static int64_t readInteger(const HostArray &array, int64_t index) {
+  int64_t value = 0;
+  int32_t narrow = 0;
+  if (array.getType() == DataType::I64) // at any address
+    std::memcpy(&value, array.getData() + size_t(index) * sizeof value, sizeof value);
+  else
+    std::memcpy(&narrow, array.getData() + size_t(index) * sizeof narrow, sizeof narrow);
+  return array.getType() == DataType::I64 ? value : narrow;
+}
+
+/// Reads how long each sample is, and checks that the arrays hold as much.
+std::string DataSet::readLengths(const HostArray &array, const std::string &name, int64_t longest) {
+  std::string file = getNpyName(name);
+  bool isInteger = array.getType() == DataType::I64 || array.getType() == DataType::I32;
+  if (!isInteger || array.getShape() != std::vector<int64_t>{numSamples})
+    return file + " holds " + std::string(nameOf(array.getType())) + " " +
+           formatShape(array.getShape()) + "; how long each sample is are integers [" +
+           std::to_string(numSamples) + "]";
+  std::string what = "the plan's largest size is ";
+  for (const auto &[input, column] : columns)
+    for (size_t dimension : column.padded)
+      if (int64_t size = arrays.at(input).getShape()[dimension + 1]; size < longest) {
+        longest = size;
+        what = getNpyName(input) + " has only ";
+      }
+  for (int64_t i = 0; i < numSamples; ++i) {
+    int64_t length = lengths.emplace_back(readInteger(array, i));
+    if (length < 1 || length > longest)
+      return file + " says that sample " + std::to_string(i) + " is " + std::to_string(length) +
+             " long; " + (length < 1 ? "the least is 1" : what + std::to_string(longest));
+  }
+  return "";
+}
+
+DataSet DataSet::open(const fs::path &path, std::span<const Column> columns,
+                      const std::string &lengths, int64_t longest) {
   auto fail = [&](const std::string &what) {
     throw Error(ErrorCode::InvalidArgument, "data " + path.string() + ": " + what);
   };
@@ -99,7 +143,7 @@ DataSet DataSet::open(const fs::path &path, std::span<const Column> columns) {
     std::optional<HostArray> found = source.find(column.name);
     if (!found) {
       misfit = "there is no " + getNpyName(column.name) + ", which the plan takes as " +
-               describe(column.type, column.shape);
+               describe(column);
     } else {
       const HostArray &array = *found;
       misfit = findMisfit(array, column);
@@ -111,6 +155,7 @@ DataSet DataSet::open(const fs::path &path, std::span<const Column> columns) {
         first = &column;
         set.numSamples = numSamples;
       }
+      set.columns.emplace(column.name, column);
       // The file does not tell 8-bit floats from bytes.
       set.arrays.emplace(column.name, HostArray::share(column.type, array.getShape(),
                                                        array.getData(), array.getOwner()));
@@ -122,20 +167,77 @@ DataSet DataSet::open(const fs::path &path, std::span<const Column> columns) {
     fail(misfits);
   if (set.numSamples == 0)
     fail("has no samples");
+  if (lengths.empty())
+    return set;
+  std::optional<HostArray> found = source.find(lengths);
+  if (!found)
+    fail("there is no " + getNpyName(lengths) + ", which says how long each sample is");
+  if (std::string misfit = set.readLengths(*found, lengths, longest); !misfit.empty())
+    fail(misfit);
   return set;
 }
 
-HostArray DataSet::makeBatch(const std::string &name, std::span<const int64_t> samples) const {
+int64_t DataSet::getLongest(std::span<const int64_t> samples) const {
+  int64_t longest = 0;
+  for (int64_t sample : samples)
+    longest = std::max(longest, lengths.empty() ? 0 : lengths[size_t(sample)]);
+  return longest;
+}
+
+namespace {
+
+/// The corner of `size` of two arrays of shapes `from` and `to`, whose elements have `bytes`.
+struct Corner {
+  std::span<const int64_t> from, to, size;
+  size_t bytes;
+
+  void copy(const std::byte *source, std::byte *target, size_t axis = 0) const {
+    auto getRest = [&](std::span<const int64_t> shape) {
+      return shape.subspan(std::min(axis + 1, shape.size()));
+    };
+    if (axis == size.size() || (std::ranges::equal(getRest(from), getRest(size)) &&
+                                std::ranges::equal(getRest(to), getRest(size)))) {
+      if (size_t count = getBytes(size.subspan(axis)))
+        std::memcpy(target, source, count);
+      return;
+    }
+    for (int64_t i = 0; i < size[axis]; ++i)
+      copy(source + size_t(i) * getBytes(getRest(from)), target + size_t(i) * getBytes(getRest(to)),
+           axis + 1);
+  }
+
+private:
+  size_t getBytes(std::span<const int64_t> shape) const {
+    size_t count = bytes;
+    for (int64_t each : shape)
+      count *= size_t(each);
+    return count;
+  }
+};
+
+} // namespace
+
+HostArray DataSet::makeBatch(const std::string &name, std::span<const int64_t> samples,
+                             int64_t length) const {
   const HostArray &array = arrays.at(name);
+  const Column &column = columns.at(name);
   std::vector<int64_t> shape = array.getShape();
   shape.front() = int64_t(samples.size());
+  for (size_t dimension : column.padded)
+    shape[dimension + 1] = length;
   HostArray batch = HostArray::allocate(array.getType(), shape);
-  size_t bytes = array.getNumBytes() / size_t(numSamples);
+  bool isFilled = !column.padded.empty() && column.padding != 0;
+  for (int64_t i = 0; isFilled && i < batch.getNumElements(); ++i)
+    setElement(batch, i, column.padding);
+  size_t from = array.getNumBytes() / size_t(numSamples), to = batch.getNumBytes() / samples.size();
+  std::vector<int64_t> valid(shape.begin() + 1, shape.end());
+  Corner corner = {std::span(array.getShape()).subspan(1), std::span(shape).subspan(1), valid,
+                   sizeOf(array.getType())};
   for (size_t i = 0; i < samples.size(); ++i) {
     assert(samples[i] >= 0 && samples[i] < numSamples);
-    if (bytes)
-      std::memcpy(batch.getMutableData() + i * bytes, array.getData() + size_t(samples[i]) * bytes,
-                  bytes);
+    for (size_t dimension : column.padded)
+      valid[dimension] = lengths[size_t(samples[i])];
+    corner.copy(array.getData() + size_t(samples[i]) * from, batch.getMutableData() + i * to);
   }
   for (const std::shared_ptr<const MappedFile> &file : files)
     file->requireUnchanged();

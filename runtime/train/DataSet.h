@@ -27,19 +27,36 @@ public:
     std::string name;
     DataType type;
     std::vector<int64_t> shape;
+    /// Dimensions of `shape` that are as long as the sample. The array has some size there, which
+    /// holds the longest; `padding` stands behind the end.
+    std::vector<size_t> padded = {};
+    double padding = 0;
+    bool isPadded(size_t dimension) const;
   };
 
-  /// Opens what `columns`, at least one, need; other files are left alone. Throws InvalidArgument
-  /// with one line that says of each unfit file what it holds and what the plan takes.
-  static DataSet open(const std::filesystem::path &path, std::span<const Column> columns);
+  /// Opens what `columns`, at least one, need; other files are left alone. `lengths`, unless empty,
+  /// names an array of integers [samples]: how long each sample is in all padded dimensions, from 1
+  /// to `longest`. Throws InvalidArgument with one line that says of each unfit file what it holds
+  /// and what the plan takes.
+  static DataSet open(const std::filesystem::path &path, std::span<const Column> columns,
+                      const std::string &lengths = "", int64_t longest = 0);
 
   int64_t getNumSamples() const { return numSamples; }
-  /// The batch of these samples, each of 0 to getNumSamples() - 1, for the input `name`. Throws
-  /// Unavailable where a file was changed since it was opened.
-  HostArray makeBatch(const std::string &name, std::span<const int64_t> samples) const;
+  /// The length of the longest of these samples; 0 where they have none.
+  int64_t getLongest(std::span<const int64_t> samples) const;
+  /// The batch of these samples, each of 0 to getNumSamples() - 1, for the input `name`; padded
+  /// dimensions are `length` long, at least getLongest(samples). Throws Unavailable where a file
+  /// was changed since it was opened.
+  HostArray makeBatch(const std::string &name, std::span<const int64_t> samples,
+                      int64_t length = 0) const;
 
 private:
+  /// Returns what is wrong with the array `name`, or "".
+  std::string readLengths(const HostArray &array, const std::string &name, int64_t longest);
+
+  std::map<std::string, Column> columns;
   std::map<std::string, HostArray> arrays;              // at any address
+  std::vector<int64_t> lengths;                         // of the samples; empty: they have none
   std::vector<std::shared_ptr<const MappedFile>> files; // that these are in
   int64_t numSamples = 0;
 };

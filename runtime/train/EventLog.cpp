@@ -253,8 +253,7 @@ void EventLog::flush() {
     throw refuseWriting(path);
 }
 
-void EventLog::sync() {
-  flush();
+void EventLog::sync() const {
   if (fsync(fileno(file.get())) != 0 && errno != EINVAL && errno != EROFS)
     throw refuseWriting(path);
 }

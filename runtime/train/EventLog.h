@@ -64,8 +64,8 @@ public:
   void add(int64_t step, const std::map<std::string, double> &scalars);
   void add(int64_t step, const std::string &tag, const Histogram &histogram);
   void flush();
-  /// Does so, and waits until the disk has it.
-  void sync();
+  /// Waits until the disk has what is flushed. Any thread may call it beside the others.
+  void sync() const;
 
 private:
   struct Closer {

@@ -80,8 +80,10 @@ bool Trainer::isOver() const {
 static std::string describeSetup(const TrainingSetup &setup) {
   const TrainingSettings &settings = setup.settings;
   auto describe = [](const TrainedEntry &entry) {
-    return std::to_string(entry.data.getNumSamples()) + " " +
-           formatDims(entry.specialisation->dims);
+    std::string text = std::to_string(entry.data.getNumSamples());
+    for (const auto &[size, specialisation] : entry.sizes)
+      text += " " + formatDims(specialisation->dims);
+    return text;
   };
   const TrainingProgress &begin = setup.begin;
   std::string text = describe(setup.step) + ";" + (setup.eval ? describe(*setup.eval) : "");
@@ -90,8 +92,9 @@ static std::string describeSetup(const TrainingSetup &setup) {
     text += " " + std::to_string(number);
   char rate[64];
   snprintf(rate, sizeof rate, "%a", setup.learningRate); // all its bits
-  text += " " + std::to_string(begin.seed) + " " + rate + " " + settings.schedule +
-          (settings.skipNonFinite ? " skip" : "") + (settings.checkpoints.empty() ? "" : " save");
+  text += " " + std::to_string(begin.seed) + " " + rate + " " + settings.schedule + " " +
+          settings.padTo + (settings.skipNonFinite ? " skip" : "") +
+          (settings.checkpoints.empty() ? "" : " save");
   for (const auto &[name, array] : setup.constants)
     text += ";" + name + sha256({array.getData(), array.getNumBytes()});
   if (setup.checkpoint) // the manifest, which has the digests of the states
@@ -126,11 +129,7 @@ void Trainer::restore() {
 
 void Trainer::prefetch(int64_t cursor) {
   next = std::async(std::launch::async, [this, cursor] {
-    std::vector<int64_t> samples = setup.order.getBatch(cursor, setup.step.batch);
-    Batch batch;
-    for (const std::string &name : setup.step.columns)
-      batch[name] = setup.step.data.makeBatch(name, samples);
-    return batch;
+    return setup.step.makeBatch(setup.order.getBatch(cursor, setup.step.batch));
   });
 }
 
@@ -147,9 +146,9 @@ std::string Trainer::describeStep(int64_t cursor) const {
 }
 
 /// Names the sample of a label that is no class. What the model computes of it would be NaN.
-static void requireLabels(const TrainedEntry &entry, const std::string &name,
+static void requireLabels(const EntrySpecialisation &specialisation, const std::string &name,
                           const HostArray &array, const std::vector<int64_t> &samples) {
-  if (auto wrong = findWrongLabel(*entry.specialisation->findInput(name), array))
+  if (auto wrong = findWrongLabel(*specialisation.findInput(name), array))
     throw Error(ErrorCode::InvalidArgument,
                 getNpyName(name) + " holds " + wrong->holds + " in sample " +
                     std::to_string(samples[size_t(wrong->row)]) + "; " + wrong->why);
@@ -158,14 +157,14 @@ static void requireLabels(const TrainedEntry &entry, const std::string &name,
 TrainingValues Trainer::runEntry(const char *name, const TrainedEntry &entry, const Batch &batch,
                                  const std::vector<int64_t> &samples) {
   for (const auto &[input, array] : setup.constants)
-    if (entry.specialisation->findInput(input))
+    if (batch.specialisation->findInput(input))
       session.bind(input, array);
-  for (const auto &[input, array] : batch) {
-    requireLabels(entry, input, array, samples);
+  for (const auto &[input, array] : batch.inputs) {
+    requireLabels(*batch.specialisation, input, array, samples);
     session.bind(input, array);
   }
-  session.checkRun(name, entry.specialisation->dims);
-  session.run(name, entry.specialisation->dims);
+  session.checkRun(name, batch.specialisation->dims);
+  session.run(name, batch.specialisation->dims);
   return *exchange(&entry);
 }
 
@@ -284,7 +283,7 @@ void Trainer::refuseStep(const StepRecord &record, const Batch &batch) {
     line += ", the gradient norm " + formatNumber(norm->second);
   if (auto scale = record.values.find(kLossScale); scale != record.values.end())
     line += ", the scale of the loss " + formatNumber(scale->second);
-  line += findNonFinite(batch, setup.order.getBatch(record.cursor, setup.step.batch));
+  line += findNonFinite(batch.inputs, setup.order.getBatch(record.cursor, setup.step.batch));
   if (setup.settings.skipNonFinite) {
     ++result.skipped;
     if (observer)
@@ -365,12 +364,9 @@ void Trainer::evaluate() {
   std::vector<int64_t> samples(size_t(entry.batch));
   for (int64_t first = 0; first + entry.batch <= entry.data.getNumSamples(); first += entry.batch) {
     std::iota(samples.begin(), samples.end(), first);
-    Batch batch;
-    for (const std::string &name : entry.columns)
-      batch[name] = entry.data.makeBatch(name, samples);
     TrainingValues values;
     try {
-      values = runEntry(kEvalEntry, entry, batch, samples);
+      values = runEntry(kEvalEntry, entry, entry.makeBatch(samples), samples);
     } catch (const Error &error) {
       throw Error("evaluation (samples " + std::to_string(first) + " to " +
                       std::to_string(first + entry.batch - 1) + ")",
@@ -407,10 +403,13 @@ void Trainer::save() {
   checkpoint.roles = getRoles(*setup.plan);
   checkpoint.ties = getTiedWeights(*setup.plan);
   for (const auto &[name, wanted] : setup.states)
-    checkpoint.states[name] = session.gatherState(name);
+    checkpoint.states[name] = session.gatherState(name, writer.takeSpare(name));
   result.checkpoint = getCheckpointFolder(setup.settings.checkpoints, progress.step);
   if (observer)
     observer->onCheckpoint(result.checkpoint);
   if (session.getRank() == 0)
-    writer.start(std::move(checkpoint));
+    writer.start(std::move(checkpoint), [this] {
+      if (observer)
+        observer->onSaving();
+    });
 }

@@ -58,6 +58,9 @@ public:
   }
   /// A checkpoint is about to be written: all that was before belongs to it.
   virtual void onCheckpoint(const std::filesystem::path &) {}
+  /// Then, in the thread that writes it, while the next steps run: what the disk has to have before
+  /// the checkpoint is waited for here.
+  virtual void onSaving() {}
   /// Something that people should know, one line.
   virtual void onNote(const std::string &) {}
 };
@@ -90,7 +93,7 @@ public:
   TrainingResult run();
 
 private:
-  using Batch = std::map<std::string, HostArray>;
+  using Batch = TrainedEntry::Batch;
 
   void agree();
   void restore();

@@ -31,8 +31,8 @@ public:
   void add(const EvaluationRecord &record);
   void add(int64_t step, const std::string &parameter, const HostArray &value);
   void flush() { log.flush(); }
-  /// Waits until the disk has all of it.
-  void sync() { log.sync(); }
+  /// As EventLog::sync.
+  void sync() const { log.sync(); }
 
 private:
   const TrainingSetup &setup;

@@ -244,8 +244,7 @@ void TrainingLog::write(std::string_view text) {
     throw refuse(path, std::string("cannot be written: ") + strerror(errno));
 }
 
-void TrainingLog::sync() {
-  flush();
+void TrainingLog::sync() const {
   // Terminals and pipes have nothing to sync.
   if (fsync(fileno(file.get())) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
     throw refuse(path, std::string("cannot be written: ") + strerror(errno));

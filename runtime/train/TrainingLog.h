@@ -44,9 +44,9 @@ public:
   void add(const EvaluationRecord &record);
   /// Writes the last row. Throws InvalidArgument with the path and the system's reason.
   void flush();
-  /// Does so, and waits until the disk has all rows: a checkpoint that outlasts a power failure has
-  /// them then.
-  void sync();
+  /// Waits until the disk has what is flushed: a checkpoint that outlasts a power failure has its
+  /// rows then. Any thread may call it beside the others.
+  void sync() const;
 
 private:
   void open();

@@ -6,11 +6,13 @@
 #include "runtime/train/TrainingSetup.h"
 
 #include "runtime/arrays/Generator.h"
+#include "runtime/arrays/Npy.h"
 #include "runtime/core/Error.h"
 #include "runtime/core/PlanQueries.h"
 #include "runtime/core/plan.pb.h"
 
 #include <algorithm>
+#include <cassert>
 
 using namespace gridloom;
 using namespace gridloom::rt;
@@ -29,21 +31,28 @@ bool gridloom::rt::isMetric(const std::string &output) {
 // The plan's part
 //===----------------------------------------------------------------------===//
 
-/// The one specialisation of an entry that has the sizes given.
-static const EntrySpecialisation &choose(const Entry &entry,
-                                         const std::map<std::string, int64_t> &dims) {
-  std::vector<const EntrySpecialisation *> fitting;
+/// The one specialisation of an entry that has the sizes given, or one for each size of `padTo`.
+static std::map<int64_t, const EntrySpecialisation *>
+choose(const Entry &entry, const std::map<std::string, int64_t> &dims, const std::string &padTo) {
+  std::map<int64_t, const EntrySpecialisation *> sizes;
   std::string all;
+  int64_t numFitting = 0;
   for (const EntrySpecialisation &candidate : entry.specialisations) {
     all += (all.empty() ? "" : "; ") + formatDims(candidate.dims);
-    if (candidate.binds(dims))
-      fitting.push_back(&candidate);
+    if (!padTo.empty() && !candidate.dims.contains(padTo))
+      throw usage("--pad-to " + padTo + ": entry '" + entry.name +
+                  "' has no such dimension; it has " + formatDims(candidate.dims));
+    if (!candidate.binds(dims))
+      continue;
+    ++numFitting;
+    sizes[padTo.empty() ? 0 : candidate.dims.at(padTo)] = &candidate;
   }
-  if (fitting.size() == 1)
-    return *fitting.front();
-  throw usage("entry '" + entry.name + "' has " + (fitting.empty() ? "no" : "several") +
+  if (numFitting == int64_t(sizes.size()) && numFitting > 0)
+    return sizes;
+  throw usage("entry '" + entry.name + "' has " + (numFitting == 0 ? "no" : "several") +
               " specialisations" + (dims.empty() ? "" : " of " + formatDims(dims)) +
-              "; choose with --dim among: " + all);
+              "; choose with --dim among: " + all +
+              (padTo.empty() ? "; --pad-to NAME takes several of one dimension" : ""));
 }
 
 /// The inputs that are read from data, which have a batch as their first dimension.
@@ -72,13 +81,44 @@ static void findColumns(const TrainingSettings &settings, const std::string &ent
     throw usage("input " + first->describe() + " of entry '" + entry + "' has no samples");
 }
 
-static void openData(const fs::path &folder, TrainedEntry &entry) {
+/// What of an input is as long as the sample, and what stands behind the sample's end: zeros, or
+/// the label that no loss and no metric counts.
+static void findPadding(const Plan &plan, const Argument &input, const std::string &padTo,
+                        DataSet::Column &column) {
+  if (!padTo.empty() && input.dimNames.front() == padTo)
+    throw usage("--pad-to " + padTo + ": it is what counts the samples of input " +
+                input.describe());
+  for (size_t i = 1; i < input.dimNames.size(); ++i)
+    if (!padTo.empty() && input.dimNames[i] == padTo)
+      column.padded.push_back(i - 1);
+  const TrainingTarget *target = plan.getTraining()->findTarget(input.name);
+  if (column.padded.empty() || !target)
+    return;
+  if (!target->ignored)
+    throw usage("--pad-to " + padTo + ": '" + input.name +
+                "' cannot be padded, since no label of it counts for nothing; compile the model "
+                "with the same ignore_index= in each loss and metric of '" +
+                input.name + "'");
+  column.padding = double(*target->ignored);
+}
+
+static void openData(const Plan &plan, const fs::path &folder, const std::string &padTo,
+                     TrainedEntry &entry) {
   std::vector<DataSet::Column> columns;
+  bool isPadded = false;
   for (const std::string &name : entry.columns) {
     const Argument &input = *entry.specialisation->findInput(name);
-    columns.push_back({name, input.type, {input.shape.begin() + 1, input.shape.end()}});
+    DataSet::Column &column = columns.emplace_back(
+        DataSet::Column{name, input.type, {input.shape.begin() + 1, input.shape.end()}});
+    findPadding(plan, input, padTo, column);
+    isPadded = isPadded || !column.padded.empty();
   }
-  entry.data = DataSet::open(folder, columns);
+  if (!padTo.empty() && !isPadded)
+    throw usage("--pad-to " + padTo + ": no input that is read from data has this dimension");
+  if (std::ranges::count(entry.columns, padTo))
+    throw usage("--pad-to " + padTo + ": an input has this name, too, so that " +
+                getNpyName(padTo) + " cannot say how long each sample is");
+  entry.data = DataSet::open(folder, columns, padTo, entry.sizes.rbegin()->first);
   if (entry.data.getNumSamples() < entry.batch)
     throw usage("data " + folder.string() + " has " + std::to_string(entry.data.getNumSamples()) +
                 " samples, fewer than the plan's batch of " + std::to_string(entry.batch) +
@@ -88,12 +128,13 @@ static void openData(const fs::path &folder, TrainedEntry &entry) {
 static TrainedEntry openEntry(const Plan &plan, const char *name, const TrainingSettings &settings,
                               const fs::path &data) {
   TrainedEntry entry;
-  entry.specialisation = &choose(plan.getEntry(name), settings.dims);
+  entry.sizes = choose(plan.getEntry(name), settings.dims, settings.padTo);
+  entry.specialisation = entry.sizes.rbegin()->second;
   findColumns(settings, name, entry);
   for (const Argument &output : entry.specialisation->outputs)
     if (output.type == DataType::F32 && output.shape.empty())
       entry.values.push_back(output.name);
-  openData(data, entry);
+  openData(plan, data, settings.padTo, entry);
   for (const char *needed : {"loss", "count"})
     if (!std::ranges::count(entry.values, needed))
       throw usage("entry '" + std::string(name) + "' has no output '" + needed + "' f32 []");
@@ -118,6 +159,10 @@ static void makeConstants(TrainingSetup &setup) {
           names += (names.empty() ? "" : ", ") + each;
         return names;
       }());
+    const std::string &padTo = setup.settings.padTo;
+    if (!padTo.empty() && std::ranges::count(input->dimNames, padTo))
+      throw usage("--input " + name + ": it has the dimension '" + padTo +
+                  "' of --pad-to, whose size each batch chooses; give it as data");
     std::optional<Generator> generator = Generator::parse(text);
     setup.constants[name] =
         generator ? generate(*generator, name, input->type, input->shape, setup.begin.seed)
@@ -227,6 +272,15 @@ static void findRate(TrainingSetup &setup) {
     throw usage("input " + input->describe() + " is not one f32");
   if (!input && settings.learningRate)
     throw usage("--lr has no effect: the plan's optimizer takes no learning rate");
+}
+
+TrainedEntry::Batch TrainedEntry::makeBatch(std::span<const int64_t> samples) const {
+  auto size = sizes.lower_bound(data.getLongest(samples));
+  assert(size != sizes.end() && "lengths are checked where they are read");
+  Batch batch = {size->second, {}};
+  for (const std::string &name : columns)
+    batch.inputs[name] = data.makeBatch(name, samples, size->first);
+  return batch;
 }
 
 TrainingSetup TrainingSetup::prepare(std::shared_ptr<const Plan> plan, TrainingSettings settings) {

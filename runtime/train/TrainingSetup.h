@@ -48,17 +48,30 @@ struct TrainingSettings {
   std::filesystem::path resumeFrom;
   /// Go on after a step that was not taken because its loss or gradients are not finite.
   bool skipNonFinite = false;
-  std::map<std::string, int64_t> dims;       // which specialisation
+  std::map<std::string, int64_t> dims; // which specialisation
+  /// The dimension in which samples have different lengths, which data `padTo`.npy says; empty:
+  /// none. A batch takes the smallest specialisation that holds its longest sample.
+  std::string padTo;
   std::map<std::string, std::string> inputs; // values of inputs that are no data, see Generator.h
 };
 
 /// One of a plan's entries with the data that it reads.
 struct TrainedEntry {
+  /// The largest of `sizes`.
   const EntrySpecialisation *specialisation = nullptr;
+  /// With padTo its sizes, ascending; else the one specialisation under 0.
+  std::map<int64_t, const EntrySpecialisation *> sizes;
   int64_t batch = 0;                // samples of a call
   std::vector<std::string> columns; // inputs that come from the data
   std::vector<std::string> values;  // outputs that are one f32
   DataSet data;
+
+  /// A batch of some samples: its inputs by name, and what to run on them.
+  struct Batch {
+    const EntrySpecialisation *specialisation = nullptr;
+    std::map<std::string, HostArray> inputs;
+  };
+  Batch makeBatch(std::span<const int64_t> samples) const;
 };
 
 /// Everything that can be checked before a rank starts: it is made once, in the launching process,

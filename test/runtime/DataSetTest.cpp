@@ -7,10 +7,12 @@
 
 #include "runtime/arrays/Npy.h"
 #include "runtime/arrays/Npz.h"
+#include "runtime/arrays/Values.h"
 #include "runtime/core/Error.h"
 #include "support/TemporaryFolder.h"
 #include "test/runtime/PlanBuilder.h"
 
+#include <array>
 #include <gmock/gmock.h>
 #include <numeric>
 
@@ -50,6 +52,69 @@ protected:
     return "no error";
   }
 };
+
+/// Tokens, a mask of pairs of them, and labels of samples that are 2, 1 and 3 long.
+TEST_F(DataFolder, BatchesAreAsLongAsTheyAreTold) {
+  columns = {{"ids", DataType::I64, {8}, {0}},
+             {"pairs", DataType::F32, {8, 8, 2}, {0, 1}},
+             {"labels", DataType::I64, {8}, {0}, -100},
+             {"kind", DataType::F32, {2}}};
+  save("ids.npy", DataType::I64, {3, 3}); // 100 to 108
+  save("pairs.npy", DataType::F32, {3, 5, 4, 2});
+  save("labels.npy", DataType::I64, {3, 6});
+  save("kind.npy", DataType::F32, {3, 2});
+  for (DataType type : {DataType::I64, DataType::I32}) {
+    HostArray lengths = HostArray::allocate(type, {3});
+    for (int64_t i = 0; i < 3; ++i)
+      setElement(lengths, i, std::array{2, 1, 3}[size_t(i)]);
+    writeNpy(folder / "sequence.npy", lengths);
+    DataSet set = DataSet::open(folder, columns, "sequence", 8);
+    std::vector<int64_t> samples = {1, 0};
+    EXPECT_EQ(set.getLongest(samples), 2);
+    HostArray ids = set.makeBatch("ids", samples, 4);
+    EXPECT_EQ(ids.getShape(), (std::vector<int64_t>{2, 4}));
+    EXPECT_THAT(ids.as<int64_t>(), ElementsAre(103, 0, 0, 0, 100, 101, 0, 0));
+    EXPECT_THAT(set.makeBatch("labels", samples, 3).as<int64_t>(),
+                ElementsAre(106, -100, -100, 100, 101, -100));
+    EXPECT_THAT(set.makeBatch("kind", samples, 4).as<float>(), ElementsAre(2, 3, 0, 1));
+    HostArray pairs = set.makeBatch("pairs", samples, 3);
+    EXPECT_EQ(pairs.getShape(), (std::vector<int64_t>{2, 3, 3, 2}));
+    for (int64_t i = 0; i < pairs.getNumElements(); ++i) {
+      int64_t channel = i % 2, column = i / 2 % 3, row = i / 6 % 3, sample = i / 18;
+      int64_t length = sample == 0 ? 1 : 2, from = sample == 0 ? 40 : 0;
+      float want =
+          row < length && column < length ? float(from + row * 8 + column * 2 + channel) : 0;
+      EXPECT_EQ(pairs.as<float>()[size_t(i)], want) << i;
+    }
+  }
+}
+
+TEST_F(DataFolder, LengthsHaveToFit) {
+  columns = {{"ids", DataType::I64, {8}, {0}}};
+  auto getError = [&](int64_t longest) {
+    try {
+      DataSet::open(folder, columns, "sequence", longest);
+    } catch (const Error &error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  save("ids.npy", DataType::I64, {2, 6});
+  EXPECT_THAT(getError(8), HasSubstr("there is no sequence.npy, which says how long"));
+  save("sequence.npy", DataType::F32, {2});
+  EXPECT_THAT(getError(8), HasSubstr("sequence.npy holds f32 [2]; how long each sample is are"));
+  save("sequence.npy", DataType::I64, {3});
+  EXPECT_THAT(getError(8), HasSubstr("holds i64 [3]; how long each sample is are integers [2]"));
+  save("sequence.npy", DataType::I64, {2}); // 100, 101
+  EXPECT_THAT(getError(8), HasSubstr("sequence.npy says that sample 0 is 100 long; ids.npy has "
+                                     "only 6"));
+  EXPECT_THAT(getError(4), HasSubstr("is 100 long; the plan's largest size is 4"));
+  writeNpy(folder / "sequence.npy", HostArray::allocate(DataType::I64, {2}));
+  EXPECT_THAT(getError(8), HasSubstr("sample 0 is 0 long; the least is 1"));
+  save("ids.npy", DataType::I64, {2, 6, 1});
+  EXPECT_THAT(getError(8), HasSubstr("ids.npy holds i64 [2, 6, 1], but the plan takes i64 "
+                                     "[samples, any]"));
+}
 
 TEST_F(DataFolder, BatchesTakeSamplesOfAllInputs) {
   save("images_x.npy", DataType::F32, {4, 2});

@@ -95,6 +95,7 @@ TEST_F(EventFiles, HaveWhatIsAdded) {
     path = log.getFile();
     log.add(1, {{"loss", 0.25}, {"accuracy", 0.5}});
     log.add(2, {{"loss", std::nan("")}});
+    log.flush();
     log.sync();
     EXPECT_EQ(readEvents(path).size(), 3u);
   }

@@ -69,6 +69,10 @@ struct Recorder : TrainingObserver {
   void onCheckpoint(const fs::path &path) override {
     checkpoints.push_back(path);
     if (log)
+      log->flush();
+  }
+  void onSaving() override {
+    if (log)
       log->sync();
   }
   void onNote(const std::string &line) override { notes.push_back(line); }
