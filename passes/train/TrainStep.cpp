@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/train/TrainStep.h"
 
+#include "dialects/loom/GradientNames.h"
 #include "dialects/loom/Random.h"
 #include "passes/differentiate/Gradients.h"
 #include "passes/train/Pieces.h"
@@ -154,6 +155,9 @@ void StepBuilder::buildScale(const Objective &objective) {
       Term sum = term(gradient, name.getValue() + ".update");
       gradient = sum * fill(sum.with(mean->convert(sum.getType().getElementType())), sum.getType());
     }
+  for (auto [name, gradient] : gradients)
+    if (Operation *op = gradient.getDefiningOp(); op && op->getNumResults() == 1)
+      op->setAttr(loom::kGradientOf, name);
   SmallVector<Term> all;
   for (auto [name, gradient] : gradients)
     all.push_back(term(gradient, "train/gradient_norm"));

@@ -31,7 +31,7 @@ module {
 
 // -----
 
-// expected-error@below {{axis 'model' of 2 devices splits nothing of the model: no input or weight has a dimension that the strategy can cut in 2 without gathering it again; use a smaller or another axis, or --shard}}
+// expected-error@below {{axis 'model' of 2 devices splits nothing of the model: no input or weight has a dimension that the strategy can cut in 2 without gathering it again; use a smaller or another axis, --strategy search, which may leave it idle, or --shard}}
 module {
   dist.mesh @mesh <["model" = 2]>
   func.func @whole(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"replicated">}) -> tensor<4x8xf32> {
