@@ -41,8 +41,8 @@ static std::string describeObstacle(ModuleOp module, StringAttr axis) {
     if (origin.getTried() == axis && tried.empty())
       tried = (" (weight '" + name + "': " + origin.getReplicated().getValue() + ")").str();
     ShardingAttr sharding = getSharding(weight);
-    if (!given.empty() || !origin.getGiven() || origin.getGiven().getValue() != "user" ||
-        llvm::all_of(sharding.getDims(), [](DimShardingAttr dim) { return dim.getAxes().empty(); }))
+    auto isGiven = [](const auto &axis) { return axis.second.getValue() == "user"; };
+    if (!given.empty() || llvm::none_of(origin.getAxes(), isGiven))
       return;
     std::string dims = printSharding(Sharding(sharding));
     given = (" (weight '" + name + "' is given as " + dims + ", without it; 'stored" + dims +
