@@ -6,6 +6,7 @@
 #include "compiler/interpreter/Bisect.h"
 #include "compiler/interpreter/CheckInputs.h"
 #include "compiler/interpreter/CheckOptions.h"
+#include "compiler/interpreter/CheckSteps.h"
 #include "compiler/interpreter/CheckTensors.h"
 
 #include "dialects/loom/DrawAttr.h"
@@ -16,6 +17,7 @@
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -70,7 +72,7 @@ private:
   FailureOr<std::vector<NamedTensors>> runCalls(const std::string &plan);
   FailureOr<std::vector<NamedTensors>> askOracleForCalls(std::string &name);
   void compareCalls(StringRef what, const std::vector<NamedTensors> &expected,
-                    const std::vector<NamedTensors> &actual);
+                    const std::vector<NamedTensors> &actual, bool exact);
   /// What --oracle gives for the plan's outputs; `name` is what it is called.
   FailureOr<NamedTensors> askOracle(const Specialisation &specialisation,
                                     const std::map<std::string, PlanTensor> &given,
@@ -85,11 +87,18 @@ private:
                                bool exact);
   const Program &getReference() const;
   bool drawsWeights() const;
+  /// Whether steps are judged by this run of a program.
+  bool isRight(const Program &program, bool exact) const {
+    return !exact && &program == &getReference() && (*program.module)->hasAttr(loom::kTraining);
+  }
+  double getGradientShare() const;
   const Program &getBase(const Specialisation &specialisation) const;
   const Specialisation *find(const Program &program, const Specialisation &like);
   FailureOr<NamedTensors> makeInputs(const Specialisation &specialisation, uint64_t seed);
   LogicalResult checkGiven();
-  void compareOutputs(StringRef what, const NamedTensors &expected, const NamedTensors &actual);
+  /// `steps` after `calls` calls say how far weights are determined.
+  void compareOutputs(StringRef what, const NamedTensors &expected, const NamedTensors &actual,
+                      const StepRecord *steps = nullptr, size_t calls = 1);
   void handle(Diagnostic &diagnostic);
   Tolerance getTolerance(const HostTensor &tensor) const;
 
@@ -101,6 +110,7 @@ private:
   std::unique_ptr<WeightProvider> weights;
   NamedTensors inputs; // of the specialisation being checked
   std::map<std::pair<const Program *, bool>, NamedTensors> evaluated;
+  std::optional<StepRecord> step, steps; // of the specialisation being checked, and of the calls
   /// Runs of one session, by the specialisation of the first program.
   std::vector<std::pair<const Specialisation *, NamedTensors>> calls;
   int64_t compared = 0, different = 0;
@@ -274,11 +284,16 @@ const NamedTensors *Check::evaluate(const Program &program, const Specialisation
     return nullptr;
   InterpreterOptions interpreterOptions;
   interpreterOptions.exact = exact;
+  bool isWatched = isRight(program, exact);
+  if (isWatched)
+    step.emplace(*weights).watch(interpreterOptions);
   Interpreter interpreter(*program.module, *weights, std::move(interpreterOptions));
   FailureOr<NamedTensors> outputs = interpreter.run(*own, inputs);
   if (failed(outputs))
     return nullptr;
   widenStates(*own, *outputs);
+  if (isWatched && failed(step->addCall(*own, *outputs)))
+    return nullptr;
   return &(evaluated[{&program, exact}] = *std::move(outputs));
 }
 
@@ -295,25 +310,6 @@ static double getPrecisionError(const Program &program) {
       .Default(0);
 }
 
-/// The allowed difference of two narrow numbers that were almost equal before rounding: one
-/// rounding to 16 bits is 2^-11 or 2^-8, and neighbours of 8 bits are 2^-3 or 2^-2 apart.
-static Tolerance getRounding(loom::ElementKind kind) {
-  switch (kind) {
-  case loom::ElementKind::F16:
-    return {0x1p-10, 0x1p-10};
-  case loom::ElementKind::BF16:
-    return {0x1p-7, 0x1p-7};
-  case loom::ElementKind::F8E4M3FN:
-  case loom::ElementKind::F8E4M3FNUZ:
-    return {0x1p-3, 0x1p-9};
-  case loom::ElementKind::F8E5M2:
-  case loom::ElementKind::F8E5M2FNUZ:
-    return {0x1p-2, 0x1p-16};
-  default:
-    return {0, 0};
-  }
-}
-
 Tolerance Check::getTolerance(const HostTensor &tensor) const {
   Tolerance rounding = getRounding(tensor.getKind());
   double largest = 0;
@@ -325,8 +321,12 @@ Tolerance Check::getTolerance(const HostTensor &tensor) const {
           options.atol + rounding.absolute + precisionError * largest};
 }
 
-void Check::compareOutputs(StringRef what, const NamedTensors &expected,
-                           const NamedTensors &actual) {
+/// The share of a step's largest gradient that gradients may be off by: a sum's rounding is a
+/// hundredth of what may be seen of it in results; or what 16 bits are off by.
+double Check::getGradientShare() const { return options.rtol / 100 + precisionError; }
+
+void Check::compareOutputs(StringRef what, const NamedTensors &expected, const NamedTensors &actual,
+                           const StepRecord *steps, size_t calls) {
   std::map<std::string, const HostTensor *> sorted;
   for (const auto &entry : expected)
     sorted[entry.first().str()] = &entry.second;
@@ -339,7 +339,10 @@ void Check::compareOutputs(StringRef what, const NamedTensors &expected,
       llvm::outs() << "missing\n";
       continue;
     }
-    Difference difference = compare(*right, found->second, getTolerance(*right));
+    std::vector<double> allowance;
+    if (steps)
+      allowance = steps->getAllowance(calls, name, getGradientShare());
+    Difference difference = compare(*right, found->second, getTolerance(*right), allowance);
     different += !difference.equal;
     llvm::outs() << describe(difference, *right, found->second)
                  << (difference.equal ? "" : " <-- DIFFERS") << "\n";
@@ -356,7 +359,7 @@ LogicalResult Check::checkProgram(const Program &base, const Program &program,
   precisionError = exact ? 0 : getPrecisionError(program);
   if (actual)
     compareOutputs(program.name + (exact ? " (exact) against " : " against ") + base.name,
-                   *expected, *actual);
+                   *expected, *actual, isRight(base, exact) ? &*step : nullptr);
   programsDiffer |= different > before;
   if (options.bisect && (!actual || different > before)) {
     InterpreterOptions interpreterOptions;
@@ -567,6 +570,9 @@ LogicalResult Check::checkSpecialisation(const Specialisation &specialisation) {
 FailureOr<std::vector<NamedTensors>> Check::interpretCalls(const Program &program, bool exact) {
   StateStore states;
   std::vector<NamedTensors> results;
+  bool isWatched = isRight(program, exact);
+  if (isWatched)
+    steps.emplace(*weights);
   for (const auto &[specialisation, given] : calls) {
     const Specialisation *own = find(program, *specialisation);
     if (!own)
@@ -574,12 +580,16 @@ FailureOr<std::vector<NamedTensors>> Check::interpretCalls(const Program &progra
     InterpreterOptions interpreterOptions;
     interpreterOptions.exact = exact;
     interpreterOptions.states = &states;
+    if (isWatched)
+      steps->watch(interpreterOptions);
     Interpreter interpreter(*program.module, *weights, std::move(interpreterOptions));
     FailureOr<NamedTensors> outputs = interpreter.run(*own, given);
     if (failed(outputs))
       return failure();
     results.push_back(*std::move(outputs));
     widenStates(*own, results.back());
+    if (isWatched && failed(steps->addCall(*own, results.back())))
+      return failure();
   }
   return results;
 }
@@ -613,7 +623,9 @@ FailureOr<std::vector<NamedTensors>> Check::askOracleForCalls(std::string &name)
   if (options.oracle == "1rank") {
     name = "1 rank";
     FailureOr<std::string> plan = compileUnsplit();
-    if (failed(plan))
+    // The gradients of steps are the interpreter's.
+    bool trains = (*getReference().module)->hasAttr(loom::kTraining);
+    if (failed(plan) || (trains && failed(interpretCalls(getReference(), /*exact=*/false))))
       return failure();
     return runCalls(*plan);
   }
@@ -640,9 +652,11 @@ FailureOr<std::vector<NamedTensors>> Check::askOracleForCalls(std::string &name)
 }
 
 void Check::compareCalls(StringRef what, const std::vector<NamedTensors> &expected,
-                         const std::vector<NamedTensors> &actual) {
+                         const std::vector<NamedTensors> &actual, bool exact) {
+  const StepRecord *record = exact || !steps ? nullptr : &*steps;
   for (size_t i = 0; i < calls.size(); ++i)
-    compareOutputs("call " + std::to_string(i + 1) + ": " + what.str(), expected[i], actual[i]);
+    compareOutputs("call " + std::to_string(i + 1) + ": " + what.str(), expected[i], actual[i],
+                   record, i + 1);
 }
 
 /// The calls: each specialisation after the others, and the first once more. A training step is
@@ -672,7 +686,7 @@ LogicalResult Check::checkCallsOf(const Program &program, const Program &base, b
     return failure();
   precisionError = exact ? 0 : getPrecisionError(program);
   compareCalls(program.name + (exact ? " (exact) against " : " against ") + base.name, expected,
-               *actual);
+               *actual, exact);
   return success();
 }
 
@@ -704,6 +718,10 @@ LogicalResult Check::checkCalls() {
   if (failed(listCalls(base.specialisations)))
     return failure();
   llvm::outs() << calls.size() << " calls of one session, which share states\n";
+  precisionError = getPrecisionError(programs.back());
+  if ((*base.module)->hasAttr(loom::kTraining) && getGradientShare() > 0)
+    llvm::outs() << "  an error of " << llvm::format("%.0e", getGradientShare())
+                 << " of a step's largest gradient is allowed in each gradient\n";
   std::string oracle;
   FailureOr<std::vector<NamedTensors>> expected = askOracleForCalls(oracle);
   if (failed(expected))
@@ -722,7 +740,7 @@ LogicalResult Check::checkCalls() {
   if (failed(actual))
     return failure();
   precisionError = getPrecisionError(programs.back());
-  compareCalls("compiled against " + oracle, *expected, *actual);
+  compareCalls("compiled against " + oracle, *expected, *actual, /*exact=*/false);
   return success(ok);
 }
 

@@ -6,6 +6,7 @@
 #include "compiler/planner/RepeatedLayers.h"
 
 #include "dialects/loom/Control.h"
+#include "dialects/loom/GradientNames.h"
 
 #include "llvm/ADT/MapVector.h"
 
@@ -26,13 +27,15 @@ static SmallVector<Operation *> listOperations(func::FuncOp func) {
   return operations;
 }
 
-/// The attributes but for a weight's name.
-static Attribute getProperties(Operation *op) {
+/// The attributes but for the name of a weight or parameter.
+static DictionaryAttr getProperties(Operation *op) {
   auto weight = dyn_cast<loom::GetWeightOp>(op);
-  if (!weight)
+  if (!weight && !op->hasAttr(loom::kGradientOf))
     return op->getAttrDictionary();
   NamedAttrList attributes(op->getAttrDictionary());
-  attributes.erase(weight.getNameAttrName());
+  attributes.erase(loom::kGradientOf);
+  if (weight)
+    attributes.erase(weight.getNameAttrName());
   return attributes.getDictionary(op->getContext());
 }
 
@@ -43,7 +46,7 @@ public:
   explicit Comparison(func::FuncOp func) : operations(listOperations(func)) {
     for (auto [i, op] : llvm::enumerate(operations)) {
       position[op] = i;
-      kinds.push_back(llvm::hash_combine(op->getName(), op->getAttrDictionary(),
+      kinds.push_back(llvm::hash_combine(op->getName(), getProperties(op),
                                          llvm::hash_combine_range(op->getOperandTypes()),
                                          llvm::hash_combine_range(op->getResultTypes())));
     }
@@ -98,7 +101,7 @@ bool Comparison::areAlike(Value first, Value second, size_t period) const {
 bool Comparison::areAlike(size_t index, size_t period) const {
   Operation *first = operations[index], *second = operations[index + period];
   return kinds[index] == kinds[index + period] && first->getName() == second->getName() &&
-         first->getAttrDictionary() == second->getAttrDictionary() &&
+         getProperties(first) == getProperties(second) &&
          first->getResultTypes() == second->getResultTypes() &&
          first->getNumOperands() == second->getNumOperands() &&
          llvm::all_of(llvm::zip(first->getOperands(), second->getOperands()), [&](auto pair) {

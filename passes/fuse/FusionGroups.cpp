@@ -15,6 +15,9 @@ namespace gridloom {
 /// Tensors that one kernel joins: each is a loop nest of its own.
 constexpr size_t kMaxPieces = 8;
 
+/// Results of rows that one kernel reduces to: each is kept while a row is read, in registers.
+constexpr size_t kMaxReductions = 8;
+
 static RankedTensorType getTensorType(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
@@ -131,6 +134,7 @@ struct Candidate {
   bool hasProduct = false;
   bool readsUneven = false; // vectors of what it walks are not vectors of all it reads
   size_t pieces = 1;        // at most: what is computed depends on the place
+  size_t reductions = 0;    // of rows
   llvm::SmallDenseMap<Operation *, Role> roles;
 };
 
@@ -217,6 +221,7 @@ void GroupFormer::startGroup(Operation *op, FusionKind kind) {
   candidate.hasStencil = kind == FusionKind::Stencil;
   candidate.hasProduct = kind == FusionKind::Product;
   candidate.pieces = countPieces(op);
+  candidate.reductions = kind == FusionKind::RowReduce ? 1 : 0;
   Value walked = kind == FusionKind::RowReduce ? op->getOperand(0) : op->getResult(0);
   candidate.domain.assign(getTensorType(walked).getShape().begin(),
                           getTensorType(walked).getShape().end());
@@ -334,6 +339,8 @@ bool GroupFormer::canMove(Operation *op, FusionKind kind, Role role,
 }
 
 bool GroupFormer::joinReduce(Operation *op, Role role, Candidate &candidate) {
+  if (candidate.reductions == kMaxReductions)
+    return false;
   ArrayRef<int64_t> shape = getTensorType(op->getOperand(0)).getShape();
   if (role == Role::Full && !candidate.isRow && !candidate.gathers && !candidate.hasStencil &&
       !candidate.hasProduct) {
@@ -347,8 +354,17 @@ bool GroupFormer::joinReduce(Operation *op, Role role, Candidate &candidate) {
     return false;
   }
   candidate.isRow = true;
+  ++candidate.reductions;
   add(op, Role::RowScalar, candidate);
   return true;
+}
+
+/// True for sums of which an operand is a reduction of rows.
+static bool isSumOfReductions(Operation *op) {
+  return isa<loom::AddOp>(op) && llvm::any_of(op->getOperands(), [](Value operand) {
+           Operation *from = operand.getDefiningOp();
+           return from && getFusionKind(from) == FusionKind::RowReduce;
+         });
 }
 
 bool GroupFormer::join(Operation *op, FusionKind kind, Candidate &candidate) {
@@ -360,6 +376,9 @@ bool GroupFormer::join(Operation *op, FusionKind kind, Candidate &candidate) {
   switch (kind) {
   case FusionKind::Elementwise: {
     bool isElsewhere = role == Role::Mapped || role == Role::Shifted;
+    // The rest of a long sum of rows' results is another kernel's, with the reductions it is of.
+    if (role == Role::RowScalar && candidate.reductions == kMaxReductions && isSumOfReductions(op))
+      return false;
     if ((isElsewhere && candidate.isRow) ||
         ((role == Role::Scalar || role == Role::Index) && !isCheap(op)))
       return false;

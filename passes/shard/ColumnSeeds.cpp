@@ -8,6 +8,7 @@
 #include "dialects/loom/Derivatives.h"
 #include "dialects/loom/Training.h"
 #include "passes/shard/MicroBatches.h"
+#include "passes/shard/Reasons.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -275,13 +276,12 @@ void ColumnSeeds::noteGathering(Value weight) const {
 }
 
 void ColumnSeeds::noteObstacle(Value weight, const Twine &reason) const {
-  auto get = weight.getDefiningOp<loom::GetWeightOp>();
-  if (!get || !explains)
+  if (!explains)
     return;
   MLIRContext *context = weight.getContext();
   auto text =
       StringAttr::get(context, "split by columns over '" + axis.getValue() + "', " + reason);
-  get->setAttr(kObstacle, OriginAttr::get(context, StringAttr(), {}, text, axis));
+  setObstacle(weight, OriginAttr::get(context, StringAttr(), {}, text, axis));
 }
 
 void gridloom::seedColumns(Propagation &state, func::FuncOp func, StringAttr axis, bool explains) {

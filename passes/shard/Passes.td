@@ -256,7 +256,10 @@ def RequireUsedAxes : Pass<"dist-require-used-axes", "::mlir::ModuleOp"> {
     Devices along such an axis would all compute the same. The axis of stages, `stage-axis`, is used by
     them. Changes nothing.
   }];
-  let options = [Option<"stageAxis", "stage-axis", "std::string", "\"pipe\"", "The mesh axis of stages">];
+  let options = [
+    Option<"stageAxis", "stage-axis", "std::string", "\"pipe\"", "The mesh axis of stages">,
+    ListOption<"tp", "tp", "std::string", "The axes over which the strategy splits weights, not the batch">,
+  ];
 }
 
 def DeclareStorage : Pass<"dist-declare-storage", "::mlir::ModuleOp"> {

@@ -63,8 +63,7 @@ struct PropagatePass : public gridloom::impl::PropagateBase<PropagatePass> {
     state.run();
     growThroughBodies(state, func);
     auto reasons = explain ? explainReplicated(state) : noteObstacles(state);
-    for (Operation *op : state.getOperations())
-      op->removeAttr(kObstacle);
+    removeObstacles(func);
     state.commit(/*close=*/true, reasons);
     if (explain) {
       remarkConflicts(state);

@@ -14,6 +14,32 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
+OriginAttr gridloom::getObstacle(Value weight) {
+  if (auto argument = dyn_cast<BlockArgument>(weight)) {
+    auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    return func ? func.getArgAttrOfType<OriginAttr>(argument.getArgNumber(), kObstacle)
+                : OriginAttr();
+  }
+  return weight.getDefiningOp()->getAttrOfType<OriginAttr>(kObstacle);
+}
+
+void gridloom::setObstacle(Value weight, OriginAttr obstacle) {
+  while (auto convert = weight.getDefiningOp<loom::ConvertOp>())
+    weight = convert.getInput();
+  if (auto argument = dyn_cast<BlockArgument>(weight)) {
+    if (auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()))
+      func.setArgAttr(argument.getArgNumber(), kObstacle, obstacle);
+  } else if (auto get = weight.getDefiningOp<loom::GetWeightOp>()) {
+    get->setAttr(kObstacle, obstacle);
+  }
+}
+
+void gridloom::removeObstacles(func::FuncOp func) {
+  for (unsigned i = 0; i < func.getNumArguments(); ++i)
+    func.removeArgAttr(i, kObstacle);
+  func.walk([](loom::GetWeightOp get) { get->removeAttr(kObstacle); });
+}
+
 /// The name of a value for messages: the input's or weight's name, else its node's.
 static std::string getValueName(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
@@ -189,12 +215,11 @@ Propagation::Reason Explainer::explain(Value value) const {
   if (!reason.empty())
     return {Basis::Value, reason, reason, {}};
   // If a strategy tried to split the value, its obstacle is the better reason.
-  if (Operation *op = value.getDefiningOp())
-    if (auto obstacle = op->getAttrOfType<OriginAttr>(kObstacle)) {
-      StringRef why = obstacle.getReplicated();
-      // Every layer has such a node: they are of one kind.
-      return {Basis::Strategy, why.str(), why.split(" for '").first.str(), obstacle.getTried()};
-    }
+  if (OriginAttr obstacle = getObstacle(value)) {
+    StringRef why = obstacle.getReplicated();
+    // Every layer has such a node: they are of one kind.
+    return {Basis::Strategy, why.str(), why.split(" for '").first.str(), obstacle.getTried()};
+  }
   Reason best = {kNoReason, ""};
   std::string node;
   auto consider = [&](Operation *op, int64_t index) {
@@ -272,10 +297,8 @@ Propagation::Reasons gridloom::noteObstacles(const Propagation &state) {
   state.forEachValue([&](Value value) {
     if (!explainer.isWhole(value))
       return;
-    Operation *op = value.getDefiningOp();
-    bool isTried = op && op->hasAttr(kObstacle);
     reasons[value] =
-        isTried
+        getObstacle(value)
             ? explainer.explain(value)
             : Propagation::Reason{
                   Propagation::Reason::Basis::Nothing, kNothingAsks.str(), kNothingAsks.str(), {}};

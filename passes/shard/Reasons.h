@@ -10,6 +10,13 @@
 
 namespace gridloom {
 
+/// What a strategy that tried to split a weight or state met, kept on its read or argument while
+/// shardings are chosen; null where none tried.
+dist::OriginAttr getObstacle(mlir::Value weight);
+/// Notes it. Of a weight that is computed with in another type, on the weight.
+void setObstacle(mlir::Value weight, dist::OriginAttr obstacle);
+void removeObstacles(mlir::func::FuncOp func);
+
 /// For every value of a completed propagation that no axis splits, why not: a sentence that names
 /// the ONNX node that decides. Axes that cut in time and the one of
 /// the pipeline's stages split no value; where the mesh has no other, that is the reason.

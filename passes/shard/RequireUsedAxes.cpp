@@ -4,7 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Sharding.h"
+#include "dialects/loom/Training.h"
 #include "passes/shard/Shard.h"
+#include "passes/shard/StrategyWriter.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -17,23 +19,73 @@ namespace gridloom {
 #include "passes/shard/Passes.h.inc"
 } // namespace gridloom
 
-/// The obstacle for the first weight that was tried, in parentheses; empty if there is none.
-static std::string getObstacle(ModuleOp module, StringAttr axis) {
-  std::string text;
-  module.walk([&](loom::GetWeightOp weight) {
-    OriginAttr origin = gridloom::dist::getOrigin(weight.getOutput());
-    if (!origin || origin.getTried() != axis)
-      return WalkResult::advance();
-    text =
-        (" (weight '" + weight.getName() + "': " + origin.getReplicated().getValue() + ")").str();
-    return WalkResult::interrupt();
+/// Calls `visit` for each weight with its name, as a read of a file or a state that is trained.
+static void forEachWeight(ModuleOp module, llvm::function_ref<void(Value, StringRef)> visit) {
+  for (auto func : module.getOps<func::FuncOp>()) {
+    for (BlockArgument argument : func.getArguments())
+      if (auto name = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName);
+          name && loom::isWeight(argument))
+        visit(argument, name);
+    func.walk([&](loom::GetWeightOp weight) { visit(weight.getOutput(), weight.getName()); });
+  }
+}
+
+/// What stands in the way, in parentheses: the first weight that is given without the axis, though
+/// other axes split it, or else the first that was tried in vain. Empty if there is none.
+static std::string describeObstacle(ModuleOp module, StringAttr axis) {
+  std::string given, tried;
+  forEachWeight(module, [&](Value weight, StringRef name) {
+    OriginAttr origin = gridloom::dist::getOrigin(weight);
+    if (!origin)
+      return;
+    if (origin.getTried() == axis && tried.empty())
+      tried = (" (weight '" + name + "': " + origin.getReplicated().getValue() + ")").str();
+    ShardingAttr sharding = getSharding(weight);
+    auto isGiven = [](const auto &axis) { return axis.second.getValue() == "user"; };
+    if (!given.empty() || llvm::none_of(origin.getAxes(), isGiven))
+      return;
+    std::string dims = printSharding(Sharding(sharding));
+    given = (" (weight '" + name + "' is given as " + dims + ", without it; 'stored" + dims +
+             "' says only how it lies)")
+                .str();
   });
-  return text;
+  return given.empty() ? tried : given;
+}
+
+/// Whether every input's batch, its dimension that is split or else the first, has a row for each
+/// device of the axis besides.
+static bool canSplitBatch(ModuleOp module, const Mesh &mesh, int64_t devices) {
+  bool found = false;
+  for (auto func : module.getOps<func::FuncOp>())
+    for (BlockArgument argument : func.getArguments()) {
+      auto type = cast<RankedTensorType>(argument.getType());
+      ShardingAttr sharding = getSharding(argument);
+      if (type.getRank() == 0 || loom::isOfTraining(argument) || !sharding)
+        continue;
+      int64_t batch = 0, parts = 1;
+      for (auto [dim, split] : llvm::enumerate(sharding.getDims()))
+        if (int64_t size = mesh.getSize(split.getAxes()); size > parts) {
+          batch = static_cast<int64_t>(dim);
+          parts = size;
+        }
+      if (type.getDimSize(batch) < parts * devices)
+        return false;
+      found = true;
+    }
+  return found;
 }
 
 namespace {
 struct RequireUsedAxesPass : public gridloom::impl::RequireUsedAxesBase<RequireUsedAxesPass> {
   using RequireUsedAxesBase::RequireUsedAxesBase;
+
+  std::string listRemedies(const Mesh::Axis &axis, const Mesh &mesh) {
+    std::string text = "a smaller or another axis, ";
+    if (llvm::is_contained(tp, axis.name.getValue()) &&
+        canSplitBatch(getOperation(), mesh, axis.size))
+      text += "--strategy dp, which splits the batch over it too, ";
+    return text + "--strategy search, which may leave it idle, or --shard";
+  }
 
   void runOnOperation() override {
     MeshOp meshOp = getMesh(getOperation());
@@ -69,8 +121,8 @@ struct RequireUsedAxesPass : public gridloom::impl::RequireUsedAxesBase<RequireU
         error << "its longest dimension has " << largest << " elements; use a smaller axis";
       else
         error << "no input or weight has a dimension that the strategy can cut in " << axis.size
-              << " without gathering it again" << getObstacle(getOperation(), axis.name)
-              << "; use a smaller or another axis, or --shard";
+              << " without gathering it again" << describeObstacle(getOperation(), axis.name)
+              << "; use " << listRemedies(axis, mesh);
       return signalPassFailure();
     }
   }

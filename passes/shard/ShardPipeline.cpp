@@ -77,7 +77,7 @@ void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &optio
   pm.addPass(createPropagate({options.explains}));
   // A random sharding may leave an axis out, and a search where that is fastest.
   if (options.random.empty() && options.search.empty())
-    pm.addPass(createRequireUsedAxes({options.stageAxis}));
+    pm.addPass(createRequireUsedAxes({options.stageAxis, {options.tp.begin(), options.tp.end()}}));
   pm.addPass(createDeclareStorage());
   // Last: nothing after this phase decides how work is split.
   pm.addPass(createChooseSplits());

@@ -6,6 +6,7 @@
 #include "passes/train/TrainStep.h"
 
 #include "dialects/loom/FullPrecision.h"
+#include "dialects/loom/GradientNames.h"
 #include "dialects/loom/Random.h"
 #include "passes/differentiate/Gradients.h"
 #include "passes/train/Pieces.h"
@@ -188,6 +189,9 @@ void StepBuilder::buildScale(const Objective &objective) {
       gradient =
           sum * fill(sum.with(factor->convert(sum.getType().getElementType())), sum.getType());
     }
+  for (auto [name, gradient] : gradients)
+    if (Operation *op = gradient.getDefiningOp(); op && op->getNumResults() == 1)
+      op->setAttr(loom::kGradientOf, name);
   SmallVector<Term> all;
   for (auto [name, gradient] : gradients)
     all.push_back(term(gradient, "train/gradient_norm"));

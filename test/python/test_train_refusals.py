@@ -8,6 +8,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from training_models import Mlp
 
+from gridloom import zoo
+
 
 def draw(*shape):
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
@@ -51,6 +53,25 @@ def test_refused(tools, model, tmp_path, case):
     result = tools.call("compile", model, "--train", "--dim", "batch=8", "-o", tmp_path / "m.plan", *options, check=False)
     assert result.returncode == 1 and message in result.stderr, result.stderr
     assert result.stderr.count("error:") == 1 and not (tmp_path / "m.plan").exists()
+
+
+def test_an_axis_that_splits_nothing_says_what_would(tools, model, tmp_path):
+    """And that does."""
+    lstm = zoo.MODELS["lstm"].write(tmp_path / "lstm.onnx", layers=1, hidden=16, vocabulary=20)
+    reads_all = [lstm, "--loss", "cross_entropy(logits, labels)", "--dim", "sequence=4"]
+    pinned = [model, "--loss", "cross_entropy(y, labels)", "--shard", "w1=[{data},{}]"]
+    for job, obstacle in [
+        (reads_all, "weight 'decoder.weight': split by columns over 'model', its product would have to be gathered for '/rnn/LSTM'"),
+        (pinned, "weight 'w1' is given as [{data}, {}], without it; 'stored[{data}, {}]' says only how it lies"),
+    ]:
+        command = ["compile", *job, "--train", "--dim", "batch=8", "--mesh", "data=2,model=2", "-o", tmp_path / "m.plan"]
+        error = tools.call(*command, check=False).stderr
+        assert error.startswith("error: axis 'model' of 2 devices splits nothing") and obstacle in error, error
+        for strategy in "dp", "search":
+            assert f"--strategy {strategy}, which" in error
+            tools.call(*command, "--strategy", strategy)
+    stored = ["w1=stored[{data},{}]" if word == "w1=[{data},{}]" else word for word in pinned]
+    tools.call("compile", *stored, "--train", "--dim", "batch=8", "--mesh", "data=2,model=2", "-o", tmp_path / "m.plan")
 
 
 @pytest.mark.parametrize("option", [LOSS, ["--optimizer", "sgd(lr=1)"], ["--zero", "1"], ["--accumulate", "2"]])

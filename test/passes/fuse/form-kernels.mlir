@@ -305,3 +305,36 @@ func.func @lookup(%table: tensor<32x16xf32>, %ids: tensor<4xi64>, %y: tensor<4x1
   %4 = loom.add %3, %y : tensor<4x16xf32>
   return %4 : tensor<4x16xf32>
 }
+
+// -----
+
+// A sum of eleven rows' results: eight are kept at a time, the sum of the others is a kernel of its own.
+// CHECK-LABEL: func.func @many_reductions
+// CHECK-NEXT: %[[S:.*]] = plan.call @k_{{.*}}(%arg0, %arg1, %arg2)
+// CHECK-NEXT: %[[T:.*]] = plan.call @k_{{.*}}%[[S]]
+// CHECK-NEXT: return %[[T]]
+// CHECK-COUNT-11: loom.reduce sum
+func.func @many_reductions(%x0: tensor<64xf32>, %x1: tensor<64xf32>, %x2: tensor<64xf32>, %x3: tensor<64xf32>, %x4: tensor<64xf32>, %x5: tensor<64xf32>, %x6: tensor<64xf32>, %x7: tensor<64xf32>, %x8: tensor<64xf32>, %x9: tensor<64xf32>, %x10: tensor<64xf32>) -> tensor<f32> {
+  %r0 = loom.reduce sum %x0 dims = [0] : (tensor<64xf32>) -> tensor<f32>
+  %r1 = loom.reduce sum %x1 dims = [0] : (tensor<64xf32>) -> tensor<f32>
+  %s1 = loom.add %r0, %r1 : tensor<f32>
+  %r2 = loom.reduce sum %x2 dims = [0] : (tensor<64xf32>) -> tensor<f32>
+  %s2 = loom.add %s1, %r2 : tensor<f32>
+  %r3 = loom.reduce sum %x3 dims = [0] : (tensor<64xf32>) -> tensor<f32>
+  %s3 = loom.add %s2, %r3 : tensor<f32>
+  %r4 = loom.reduce sum %x4 dims = [0] : (tensor<64xf32>) -> tensor<f32>
+  %s4 = loom.add %s3, %r4 : tensor<f32>
+  %r5 = loom.reduce sum %x5 dims = [0] : (tensor<64xf32>) -> tensor<f32>
+  %s5 = loom.add %s4, %r5 : tensor<f32>
+  %r6 = loom.reduce sum %x6 dims = [0] : (tensor<64xf32>) -> tensor<f32>
+  %s6 = loom.add %s5, %r6 : tensor<f32>
+  %r7 = loom.reduce sum %x7 dims = [0] : (tensor<64xf32>) -> tensor<f32>
+  %s7 = loom.add %s6, %r7 : tensor<f32>
+  %r8 = loom.reduce sum %x8 dims = [0] : (tensor<64xf32>) -> tensor<f32>
+  %s8 = loom.add %s7, %r8 : tensor<f32>
+  %r9 = loom.reduce sum %x9 dims = [0] : (tensor<64xf32>) -> tensor<f32>
+  %s9 = loom.add %s8, %r9 : tensor<f32>
+  %r10 = loom.reduce sum %x10 dims = [0] : (tensor<64xf32>) -> tensor<f32>
+  %s10 = loom.add %s9, %r10 : tensor<f32>
+  return %s10 : tensor<f32>
+}

@@ -31,7 +31,18 @@ module {
 
 // -----
 
-// expected-error@below {{axis 'model' of 2 devices splits nothing of the model: no input or weight has a dimension that the strategy can cut in 2 without gathering it again; use a smaller or another axis, or --shard}}
+// A weight that is given without the axis comes first, and the batch could be split over it.
+// expected-error@below {{(weight 'w' is given as [{data}, {}], without it; 'stored[{data}, {}]' says only how it lies); use a smaller or another axis, --strategy search,}}
+module {
+  dist.mesh @mesh <["data" = 2, "model" = 2]>
+  func.func @given(%w: tensor<4x8xf32> {loom.name = "w", loom.role = "parameter", loom.state = "w", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, dist.origin = #dist.origin<"data" = "user">}) -> tensor<4x8xf32> {
+    return %w : tensor<4x8xf32>
+  }
+}
+
+// -----
+
+// expected-error@below {{axis 'model' of 2 devices splits nothing of the model: no input or weight has a dimension that the strategy can cut in 2 without gathering it again; use a smaller or another axis, --strategy search, which may leave it idle, or --shard}}
 module {
   dist.mesh @mesh <["model" = 2]>
   func.func @whole(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"replicated">}) -> tensor<4x8xf32> {
