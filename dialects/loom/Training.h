@@ -30,6 +30,8 @@ inline constexpr llvm::StringLiteral kTrains = "loom.trains";
 /// On a function of a part of a batch: {name, parts}, of the batch's dimension and how many make
 /// it.
 inline constexpr llvm::StringLiteral kBatch = "loom.batch";
+/// On an addition of a part's gradient to those of the parts before it: the parameter's name.
+inline constexpr llvm::StringLiteral kAccumulates = "loom.accumulates";
 /// On a read of a weight that training leaves alone: why.
 inline constexpr llvm::StringLiteral kFrozen = "loom.frozen";
 

@@ -42,6 +42,7 @@ def compile(
     clip: str | None = None,
     param: Mapping[str, str] | None = None,
     zero: int | None = None,
+    bucket_size: str | int | None = None,
     dump_ir: str | os.PathLike | None = None,
     emit_onnx: str | os.PathLike | None = None,
     save_strategy: str | os.PathLike | None = None,
@@ -65,6 +66,7 @@ def compile(
     "cross_entropy(logits, labels)" and "accuracy(logits, labels)", `optimizer` is as "adamw(lr=3e-4, weight_decay=0.1)", `clip` limits
     gradients, and `param` maps patterns of weights to their settings, as {"*.bias": "weight_decay=0"}: all as the command line takes them.
     `zero`, 1 to 3, splits what training keeps over the axes of the batch, and `microbatches` are then the parts of a step's batch.
+    `bucket_size` is how many bytes of gradients travel in one message, as "25MiB".
     `dump_ir` is a folder for the program after each phase, `emit_onnx` a file for the model with its shardings, `save_strategy`
     one for the split as text; with
     `stop_after`, a phase's name, no plan is made and the result is the program after that phase, empty with `dump_ir`.
@@ -96,7 +98,7 @@ def compile(
         command += ["--param", f"{pattern}: {settings}"]
     options = {"optimizer": optimizer, "clip": clip, "unroll": unroll, "strategy": strategy, "microbatches": microbatches, "target": target, "precision": precision}
     options |= {"devices": devices, "cluster": cluster, "memory-limit": memory_limit, "chunk-matmul": chunk_matmul, "dump-ir": dump_ir}
-    options |= {"zero": zero}
+    options |= {"zero": zero, "bucket-size": bucket_size}
     options |= {"emit-onnx": emit_onnx, "save-strategy": save_strategy, "stop-after": stop_after}
     for flag, value in options.items():
         if value is not None:
