@@ -265,6 +265,8 @@ LogicalResult Compilation::checkTraining() {
       fail("--accumulate goes with --train; pipelines have --microbatches");
     else if (options.zero && options.startFrom.empty())
       fail("--zero " + std::to_string(options.zero) + " goes with --train");
+    else if (options.bucketSize != kBucketBytes && options.startFrom.empty())
+      fail("--bucket-size goes with --train: it is of gradients");
     return failure(hadError);
   }
   if (train.losses.empty() && !mayLackLosses)
@@ -405,8 +407,12 @@ LogicalResult Compilation::checkChoice() {
   return success();
 }
 
+static CommunicateOptions getCommunicateOptions(const CompileOptions &options) {
+  return {.chunks = options.chunkMatmul, .bucketBytes = options.bucketSize};
+}
+
 static MemoryOptions getMemoryOptions(const TargetTraits &traits, const CompileOptions &options) {
-  return {traits.layout, traits.fuse, {.chunks = options.chunkMatmul}};
+  return {traits.layout, traits.fuse, getCommunicateOptions(options)};
 }
 
 StrategyRequest Compilation::makeRequest() const {
@@ -499,6 +505,8 @@ std::string Compilation::describeResumption(size_t phase) const {
     os << getShardFlags(options);
   if (options.chunkMatmul && phase + 1 <= *findPhase("communicate"))
     os << " --chunk-matmul " << options.chunkMatmul;
+  if (options.bucketSize != kBucketBytes && phase + 1 <= *findPhase("communicate"))
+    os << " --bucket-size " << options.bucketSize;
   const TargetOptions usual;
   if (options.target.name != usual.name)
     os << " --target " << options.target.name;
@@ -536,7 +544,7 @@ std::string Compilation::print(size_t phase) {
 PhaseContext Compilation::makePhaseContext(const ShardOptions &shard) const {
   const TargetTraits &traits = target->getTraits();
   return {.shard = shard,
-          .communicate = {.chunks = options.chunkMatmul},
+          .communicate = getCommunicateOptions(options),
           .layout = traits.layout,
           .simplify = {.precision = options.precision,
                        .gradientsOf = options.gradientsOf,

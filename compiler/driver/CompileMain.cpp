@@ -166,10 +166,18 @@ static void addTrainOptions(CLI::App &verb, CompileOptions &all) {
   verb.add_option("--accumulate", options.accumulate, "the same as --microbatches, with --train")
       ->check(CLI::Range(1, 64));
   verb.add_option("--zero", all.zero,
-                  "split what training keeps over the axes of data parallelism: 1 or 2 the "
-                  "optimizer's states, 3 the weights, too, which are gathered where they are used")
+                  "split what training keeps over the axes of data parallelism: 1 the optimizer's "
+                  "states, 2 the sums of micro-batches' gradients, too, 3 also the weights, which "
+                  "are gathered where they are used")
       ->type_name("LEVEL")
       ->check(CLI::Range(1, 3));
+  verb.add_option("--bucket-size", all.bucketSize,
+                  "with --train, bytes of gradients that are added up over devices in one message, "
+                  "which leaves as soon as the last of them is there; 0: each by itself; default "
+                  "25MiB")
+      ->type_name("SIZE")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->check(CLI::Range(int64_t(0), std::numeric_limits<int64_t>::max()).description(""));
 }
 
 /// Further options that `compile` and `plan` share.

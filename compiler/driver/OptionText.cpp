@@ -42,6 +42,7 @@ template <typename Options, typename Visit> static void forEachFlag(Options &opt
   visit("microbatches", options.microbatches);
   visit("zero", options.zero);
   visit("chunk-matmul", options.chunkMatmul);
+  visit("bucket-size", options.bucketSize);
   visit("memory-limit", options.memoryLimit);
   visit("measure-best", options.measureBest);
   visit("plan-time", options.planTime);

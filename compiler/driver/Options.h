@@ -11,6 +11,7 @@
 #define GRIDLOOM_COMPILER_DRIVER_OPTIONS_H
 
 #include "compiler/target/TargetOptions.h"
+#include "passes/communicate/Communicate.h"
 #include "passes/train/TrainOptions.h"
 
 #include <cstdint>
@@ -36,15 +37,16 @@ struct CompileOptions {
   std::string cluster;           ///< PRESET, PRESETxN or a file
   std::vector<std::string> shard;
   int64_t microbatches = 0;
-  int64_t zero = 0;             ///< 1 to 3: how states of training are split; 0: as they are used
-  int64_t chunkMatmul = 0;      ///< chunks of a matmul beside a collective; 0: whole
-  int64_t memoryLimit = 0;      ///< bytes
-  int64_t measureBest = 0;      ///< candidates that are run on this machine; 0: none
-  bool weighsAll = false;       ///< candidates on the whole program, whatever its layers
-  double planTime = -1;         ///< seconds; below 0: as long as it takes
-  int64_t planWork = 0;         ///< steps of the planner; 0: as many as it takes
-  bool isInterruptible = false; ///< the first SIGINT while planning takes the best plan so far
-  bool certifies = false;       ///< says as closely as it can what no plan goes below
+  int64_t zero = 0;        ///< 1 to 3: how states of training are split; 0: as they are used
+  int64_t chunkMatmul = 0; ///< chunks of a matmul beside a collective; 0: whole
+  int64_t bucketSize = kBucketBytes; ///< bytes of gradients in one all_reduce; 0: each by itself
+  int64_t memoryLimit = 0;           ///< bytes
+  int64_t measureBest = 0;           ///< candidates that are run on this machine; 0: none
+  bool weighsAll = false;            ///< candidates on the whole program, whatever its layers
+  double planTime = -1;              ///< seconds; below 0: as long as it takes
+  int64_t planWork = 0;              ///< steps of the planner; 0: as many as it takes
+  bool isInterruptible = false;      ///< the first SIGINT while planning takes the best plan so far
+  bool certifies = false;            ///< says as closely as it can what no plan goes below
   int64_t jobs = 0; ///< threads that weigh candidates; 0: as many as the machine has, at most 4
   TargetOptions target;
   std::string precision = "f32";    ///< f32, tf32, bf16 or f16

@@ -33,6 +33,8 @@ inline constexpr llvm::StringLiteral kBatch = "loom.batch";
 /// On an input that holds labels: a list of {loss, classes, ignored}, of each loss that reads it,
 /// how many classes it knows, and the label of rows that count for nothing, where there is one.
 inline constexpr llvm::StringLiteral kLabels = "loom.labels";
+/// On an addition of a part's gradient to those of the parts before it: the parameter's name.
+inline constexpr llvm::StringLiteral kAccumulates = "loom.accumulates";
 /// On a read of a weight that training leaves alone: why.
 inline constexpr llvm::StringLiteral kFrozen = "loom.frozen";
 

@@ -1,10 +1,11 @@
-//===- CombineCollectives.cpp - small all_reduces travel together -----------===//
+//===- CombineCollectives.cpp - all_reduces that travel together ------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/communicate/Communicate.h"
 
+#include "dialects/loom/Training.h"
 #include "dialects/loom/Work.h"
 
 using namespace mlir;
@@ -42,7 +43,8 @@ public:
       deadline = std::min(deadline, start.lookup(user));
     return deadline;
   }
-  void replace(Operation *op, Operation *by) { start[by] = start.lookup(op); }
+  double getStart(Operation *op) const { return start.lookup(op); }
+  void setStart(Operation *op, double seconds) { start[op] = seconds; }
 
 private:
   double getEnd(Operation *op) const {
@@ -54,13 +56,197 @@ private:
   double end = 0;
 };
 
+int64_t bytesOf(AllReduceOp op) {
+  int64_t bytes = 0;
+  for (Type type : op.getInputs().getTypes())
+    bytes += loom::getByteSize(type);
+  return bytes;
+}
+
+bool isOfOneKind(AllReduceOp first, AllReduceOp second) {
+  auto elementOf = [](AllReduceOp op) {
+    return cast<RankedTensorType>(op.getInputs()[0].getType()).getElementType();
+  };
+  return first.getAxes() == second.getAxes() && first.getReduction() == second.getReduction() &&
+         elementOf(first) == elementOf(second);
+}
+
+/// Makes one of all_reduces of one kind, in this order, at the builder's place.
+AllReduceOp join(OpBuilder &builder, ArrayRef<AllReduceOp> parts) {
+  SmallVector<Value> inputs, old;
+  SmallVector<Location> locations;
+  for (AllReduceOp part : parts) {
+    llvm::append_range(inputs, part.getInputs());
+    llvm::append_range(old, part.getOutputs());
+    locations.push_back(part.getLoc());
+  }
+  AllReduceOp first = parts.front();
+  SmallVector<StringAttr> axes(first.getAxes().getAsRange<StringAttr>());
+  auto joined = AllReduceOp::create(builder, builder.getFusedLoc(locations), inputs, axes,
+                                    first.getReduction());
+  joined->setDiscardableAttrs(first->getDiscardableAttrDictionary());
+  for (AllReduceOp part : parts)
+    addCause(joined, getCause(part));
+  for (StringRef name : {kShardings, kOrigins}) {
+    SmallVector<Attribute> all;
+    for (AllReduceOp part : parts)
+      if (auto own = part->getAttrOfType<ArrayAttr>(name))
+        llvm::append_range(all, own);
+    joined->removeAttr(name);
+    if (all.size() == inputs.size())
+      joined->setAttr(name, builder.getArrayAttr(all));
+  }
+  for (auto [from, to] : llvm::zip_equal(old, joined.getOutputs()))
+    from.replaceAllUsesWith(to);
+  for (AllReduceOp part : parts)
+    part.erase();
+  return joined;
+}
+
+/// The gradients of a training step: reductions that no other one of their kind waits for, in the
+/// order in which they are there.
+class Gradients {
+public:
+  Gradients(Block &block, const cluster::Machine &machine) {
+    measurePaths(block, machine);
+    findKinds(block);
+    llvm::DenseMap<Operation *, uint64_t> awaited = findAwaited(block);
+    for (auto [kind, members] : llvm::enumerate(kinds)) {
+      llvm::erase_if(members, [&](AllReduceOp op) { return awaited.lookup(op) >> kind & 1; });
+      llvm::stable_sort(members,
+                        [&](AllReduceOp a, AllReduceOp b) { return getReady(a) < getReady(b); });
+    }
+  }
+
+  /// Those of each group, type and reduction.
+  ArrayRef<SmallVector<AllReduceOp>> getKinds() const { return kinds; }
+
+private:
+  static constexpr size_t kMostKinds = 64;
+
+  /// When each operation is over if all run as soon as they can.
+  void measurePaths(Block &block, const cluster::Machine &machine) {
+    for (Operation &op : block) {
+      double begin = getReady(&op);
+      over[&op] = begin + (isCommunication(&op) ? 0 : loom::getComputeSeconds(&op, machine));
+    }
+  }
+  double getReady(Operation *op) const {
+    double ready = 0;
+    for (Value operand : op->getOperands())
+      ready = std::max(ready, over.lookup(operand.getDefiningOp()));
+    return ready;
+  }
+  void findKinds(Block &block) {
+    for (auto op : block.getOps<AllReduceOp>()) {
+      if (op->hasAttr(kChunk) || op.getInputs().size() != 1)
+        continue;
+      auto *kind = llvm::find_if(
+          kinds, [&](ArrayRef<AllReduceOp> members) { return isOfOneKind(members.front(), op); });
+      if (kind != kinds.end())
+        kind->push_back(op);
+      else if (kinds.size() < kMostKinds)
+        kinds.push_back({op});
+    }
+  }
+  /// Which kinds have reductions of more than a number that wait for an operation's results, as
+  /// bits.
+  llvm::DenseMap<Operation *, uint64_t> findAwaited(Block &block) const {
+    llvm::DenseMap<Operation *, uint64_t> own, awaited;
+    for (auto [kind, members] : llvm::enumerate(kinds))
+      for (AllReduceOp op : members)
+        if (cast<RankedTensorType>(op.getInputs()[0].getType()).getNumElements() > 1)
+          own[op] = uint64_t(1) << kind;
+    for (Operation &op : llvm::reverse(block)) {
+      uint64_t bits = 0;
+      for (Operation *user : op.getUsers())
+        bits |= own.lookup(user) | awaited.lookup(user);
+      awaited[&op] = bits;
+    }
+    return awaited;
+  }
+
+  llvm::DenseMap<Operation *, double> over;
+  SmallVector<SmallVector<AllReduceOp>> kinds;
+};
+
+/// Takes gradients as long as it has less than its size; then they are sent.
+class Bucket {
+public:
+  /// All that is sent goes to `sent`.
+  Bucket(int64_t size, llvm::DenseSet<Operation *> &sent) : size(size), sent(sent) {}
+
+  void add(AllReduceOp op) {
+    if (bytesOf(op) >= size) {
+      sent.insert(op);
+      return;
+    }
+    Operation *made = op.getInputs()[0].getDefiningOp(), *used = findUser(op);
+    // What is used before another one is there cannot wait for it.
+    Operation *newLast = isLater(made, last) ? made : last;
+    Operation *newFirst = !firstUser || used->isBeforeInBlock(firstUser) ? used : firstUser;
+    if (newLast && newFirst && !newLast->isBeforeInBlock(newFirst)) {
+      send();
+      newLast = made;
+      newFirst = used;
+    }
+    last = newLast;
+    firstUser = newFirst;
+    members.push_back(op);
+    bytes += bytesOf(op);
+    if (bytes >= size)
+      send();
+  }
+
+  void send() {
+    if (members.size() > 1) {
+      OpBuilder builder(members.front());
+      if (last)
+        builder.setInsertionPointAfter(last);
+      else
+        builder.setInsertionPointToStart(members.front()->getBlock());
+      AllReduceOp joined = join(builder, members);
+      if (StringRef cause = getCause(joined); !cause.empty())
+        joined->setAttr(
+            kBecause, builder.getStringAttr("a bucket of " + Twine(members.size()) + ": " + cause));
+      members = {joined};
+    }
+    sent.insert(members.begin(), members.end());
+    members.clear();
+    bytes = 0;
+    last = firstUser = nullptr;
+  }
+
+private:
+  static bool isLater(Operation *op, Operation *than) {
+    return op && (!than || than->isBeforeInBlock(op));
+  }
+  static Operation *findUser(AllReduceOp op) {
+    Operation *first = op->getBlock()->getTerminator();
+    for (Operation *user : op->getUsers())
+      if (user->isBeforeInBlock(first))
+        first = user;
+    return first;
+  }
+
+  int64_t size, bytes = 0;
+  llvm::DenseSet<Operation *> &sent;
+  SmallVector<AllReduceOp> members;
+  Operation *last = nullptr;      ///< of those that make the operands; null: all are arguments
+  Operation *firstUser = nullptr; ///< of the results
+};
+
 struct CombineCollectivesPass
     : public gridloom::impl::CombineCollectivesBase<CombineCollectivesPass> {
   using CombineCollectivesBase::CombineCollectivesBase;
 
   void runOnOperation() override {
     Mesh mesh = Mesh::get(getOperation()->getParentOfType<ModuleOp>());
+    bool hasBuckets = loom::isTrainStep(getOperation()) && bucketSize > 0;
     for (Block &block : getOperation().getBody()) {
+      llvm::DenseSet<Operation *> decided;
+      if (hasBuckets)
+        decided = fillBuckets(block, mesh.getMachine());
       Timeline timeline(block, mesh.getMachine());
       SmallVector<AllReduceOp> pending; // one of each kind
       for (Operation &op : llvm::make_early_inc_range(block)) {
@@ -69,7 +255,7 @@ struct CombineCollectivesPass
           return llvm::is_contained(waiting->getUsers(), &op);
         });
         auto next = dyn_cast<AllReduceOp>(op);
-        if (!next || next->hasAttr(kChunk))
+        if (!next || next->hasAttr(kChunk) || decided.contains(next))
           continue;
         auto *first =
             llvm::find_if(pending, [&](AllReduceOp waiting) { return isOfOneKind(waiting, next); });
@@ -78,30 +264,27 @@ struct CombineCollectivesPass
         } else if (!isWorthwhile(*first, next, timeline, mesh)) {
           *first = next;
         } else {
-          AllReduceOp joined = join(*first, next);
-          timeline.replace(next, joined);
-          first->erase();
-          next.erase();
-          *first = joined;
+          OpBuilder builder(next);
+          double start = timeline.getStart(next);
+          *first = join(builder, {*first, next});
+          timeline.setStart(*first, start);
         }
       }
     }
   }
 
 private:
-  static int64_t bytesOf(AllReduceOp op) {
-    int64_t bytes = 0;
-    for (Type type : op.getInputs().getTypes())
-      bytes += loom::getByteSize(type);
-    return bytes;
-  }
-
-  static bool isOfOneKind(AllReduceOp first, AllReduceOp second) {
-    auto elementOf = [](AllReduceOp op) {
-      return cast<RankedTensorType>(op.getInputs()[0].getType()).getElementType();
-    };
-    return first.getAxes() == second.getAxes() && first.getReduction() == second.getReduction() &&
-           elementOf(first) == elementOf(second);
+  /// Joins gradients; returns the all_reduces that have them.
+  llvm::DenseSet<Operation *> fillBuckets(Block &block, const cluster::Machine &machine) {
+    llvm::DenseSet<Operation *> sent;
+    Gradients gradients(block, machine);
+    for (ArrayRef<AllReduceOp> kind : gradients.getKinds()) {
+      Bucket bucket(bucketSize, sent);
+      for (AllReduceOp op : kind)
+        bucket.add(op);
+      bucket.send();
+    }
+    return sent;
   }
 
   /// True when the values are small enough, and what waits for them waits no longer than if they
@@ -125,31 +308,6 @@ private:
     double bothThere = bothReady + travel(firstBytes + secondBytes);
     double together = std::max(0.0, bothThere - std::min(firstDue, secondDue));
     return together <= apart;
-  }
-
-  static AllReduceOp join(AllReduceOp first, AllReduceOp second) {
-    OpBuilder builder(second);
-    SmallVector<Value> inputs(first.getInputs());
-    llvm::append_range(inputs, second.getInputs());
-    SmallVector<StringAttr> axes(first.getAxes().getAsRange<StringAttr>());
-    Location loc = builder.getFusedLoc({first.getLoc(), second.getLoc()});
-    auto joined = AllReduceOp::create(builder, loc, inputs, axes, first.getReduction());
-    joined->setDiscardableAttrs(first->getDiscardableAttrDictionary());
-    addCause(joined, getCause(second));
-    for (StringRef name : {kShardings, kOrigins}) {
-      auto left = first->getAttrOfType<ArrayAttr>(name),
-           right = second->getAttrOfType<ArrayAttr>(name);
-      if (!left || !right)
-        continue;
-      SmallVector<Attribute> both(left.getValue());
-      llvm::append_range(both, right);
-      joined->setAttr(name, builder.getArrayAttr(both));
-    }
-    SmallVector<Value> old(first.getOutputs());
-    llvm::append_range(old, second.getOutputs());
-    for (auto [from, to] : llvm::zip_equal(old, joined.getOutputs()))
-      from.replaceAllUsesWith(to);
-    return joined;
   }
 };
 } // namespace

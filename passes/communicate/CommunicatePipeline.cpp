@@ -21,7 +21,9 @@ void gridloom::addCommunicatePasses(mlir::OpPassManager &pm, const CommunicateOp
   }
   func.addPass(createContiguousCollectives());
   func.addPass(createLowerShardSlices());
-  func.addPass(createCombineCollectives());
+  CombineCollectivesOptions combine;
+  combine.bucketSize = options.bucketBytes;
+  func.addPass(createCombineCollectives(combine));
   // Rearranging leaves reshapes that fold; dead receives and slices go too.
   func.addPass(mlir::createCanonicalizerPass());
   func.addPass(createMergeEqual());

@@ -89,7 +89,7 @@ def ContiguousCollectives : Pass<"dist-contiguous-collectives", "::mlir::func::F
 }
 
 def CombineCollectives : Pass<"dist-combine-collectives", "::mlir::func::FuncOp"> {
-  let summary = "Joins small independent all_reduces of one group into one";
+  let summary = "Joins independent all_reduces of one group into one: small ones, and gradients";
   let description = [{
     Latency is paid once for values that travel together; above `threshold` bytes there is nothing to
     gain. Values stay apart where the first would have to wait for the operands of the second longer
@@ -101,8 +101,15 @@ def CombineCollectives : Pass<"dist-combine-collectives", "::mlir::func::FuncOp"
     // becomes
     %0:2 = dist.all_reduce %a, %b over ["model"] sum : tensor<8xf32>, tensor<8xf32>
     ```
+
+    Of a training step gradients are joined, whatever their size: what all have to wait for before
+    any of them is used. They are the all_reduces that no other one of their group, element type and
+    reduction waits for. In the order in which they are there if all operations run as soon as they
+    can, each bucket takes them until it has `bucket-size` bytes; one that has as many by itself
+    stays alone. A bucket stands where the last of its operands is there.
   }];
-  let options = [Option<"threshold", "threshold", "int64_t", "262144", "bytes of a combined all_reduce">];
+  let options = [Option<"threshold", "threshold", "int64_t", "262144", "bytes of a combined all_reduce">,
+    Option<"bucketSize", "bucket-size", "int64_t", "0", "bytes after which gradients are sent; 0: each by itself">];
   let dependentDialects = ["::gridloom::dist::DistDialect"];
 }
 

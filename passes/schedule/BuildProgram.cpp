@@ -9,6 +9,7 @@
 #include "dialects/loom/DrawAttr.h"
 #include "dialects/loom/Training.h"
 #include "dialects/loom/WeightUse.h"
+#include "passes/schedule/Messages.h"
 #include "passes/schedule/ProgramTimeline.h"
 #include "passes/schedule/StateUpdates.h"
 
@@ -41,8 +42,11 @@ ArrayAttr getGroupAxes(Operation *communication) {
   return axes ? axes : ArrayAttr::get(communication->getContext(), {});
 }
 
-/// A weight whose bytes are those of its shard, without padding.
-bool isDenseWeight(Value root) {
+/// A state, or a weight whose bytes are those of its shard, without padding: sent from where it
+/// lies.
+bool isSentInPlace(Value root) {
+  if (isState(root))
+    return true;
   auto weight = root.getDefiningOp<loom::GetWeightOp>();
   if (!weight)
     return false;
@@ -53,7 +57,7 @@ bool isDenseWeight(Value root) {
 bool readsWeights(dist::StartOp start) {
   return llvm::any_of(start.getBody().front().without_terminator(), [](Operation &op) {
     return llvm::any_of(op.getOperands(),
-                        [](Value operand) { return isDenseWeight(getRootValue(operand)); });
+                        [](Value operand) { return isSentInPlace(getRootValue(operand)); });
   });
 }
 
@@ -95,6 +99,10 @@ private:
   Value getRegistered(Value value);
   std::optional<uint64_t> recordCompute(Location loc);
   void waitForCompute(dist::StartOp start);
+  Value getMessage(dist::AllReduceOp op);
+  /// Where value number `index` of a message lies.
+  Value getPlace(dist::AllReduceOp op, unsigned index);
+  Value fillMessage(dist::AllReduceOp op);
   void addGroup(Operation *op);
   void addStart(dist::StartOp start, bool overlap);
   void addCopy(Location loc, Value from, Value to) {
@@ -126,8 +134,11 @@ private:
   llvm::DenseMap<Value, Value> buffers;
   llvm::DenseMap<Value, Value> registeredCopies;
   llvm::DenseMap<std::pair<Attribute, Attribute>, Value>
-      shared;                                // weights, constants, rank parameters
-  llvm::DenseSet<Value> communicated;        // roots
+      shared;                         // weights, constants, rank parameters
+  llvm::DenseSet<Value> communicated; // roots
+  llvm::DenseMap<Value, std::pair<Operation *, unsigned>>
+      messageOf; // roots that are computed there
+  llvm::DenseMap<Operation *, Value> messages;
   llvm::DenseMap<Value, Value> outputRoots;  // roots computed right into an output or state
   llvm::DenseMap<Value, StringAttr> updates; // roots computed right into the state of this name
   Copies outputCopies, stateCopies;          // at the end
@@ -158,8 +169,12 @@ ProgramBuilder::ProgramBuilder(Operation *source, StringRef name, StringRef entr
 
   auto note = [&](dist::StartOp start) {
     for (Operation &op : start.getBody().front())
-      for (Value operand : op.getOperands())
-        communicated.insert(getRootValue(operand));
+      for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
+        Value root = getRootValue(operand);
+        communicated.insert(root);
+        if (isMessage(&op) && isComputed(root) && isOfMessageAlone(root))
+          messageOf[root] = {&op, i};
+      }
   };
   source->walk(note);
   loom::forEachBody(cast<func::FuncOp>(source),
@@ -287,6 +302,11 @@ Value ProgramBuilder::declareWeight(loom::GetWeightOp op) {
 Value ProgramBuilder::declareResult(Value value) {
   if (Value output = outputRoots.lookup(value))
     return buffers[value] = declareAlias(value.getLoc(), value.getType(), output);
+  if (auto it = messageOf.find(value); it != messageOf.end()) {
+    auto [message, index] = it->second;
+    return buffers[value] = declareAlias(value.getLoc(), value.getType(),
+                                         getPlace(cast<dist::AllReduceOp>(message), index));
+  }
   auto space = communicated.contains(value) ? plan::Space::Registered : plan::Space::Arena;
   return buffers[value] = declare(value.getLoc(), value.getType(), space);
 }
@@ -329,7 +349,7 @@ Value ProgramBuilder::getRegistered(Value value) {
   Value buffer = getBuffer(value);
   Value root = getRootValue(value);
   bool isReachable = isComputed(root) || root.getDefiningOp<dist::DoneOp>();
-  if (isReachable || isDenseWeight(root))
+  if (isReachable || isSentInPlace(root))
     return buffer;
   // Inputs and literals are where the caller or the loader put them.
   Value &copy = registeredCopies[value];
@@ -376,13 +396,41 @@ void ProgramBuilder::waitForCompute(dist::StartOp start) {
       plan::WaitOp::create(steps, start.getLoc(), *event, getStream(&op));
 }
 
+Value ProgramBuilder::getMessage(dist::AllReduceOp op) {
+  Value &buffer = messages[op];
+  if (!buffer)
+    buffer = declare(op.getLoc(), layOutMessage(op).type, plan::Space::Registered);
+  return buffer;
+}
+
+Value ProgramBuilder::getPlace(dist::AllReduceOp op, unsigned index) {
+  return declareAlias(op.getLoc(), op.getOutputs()[index].getType(), getMessage(op),
+                      layOutMessage(op).offsets[index]);
+}
+
+/// What is not computed where it is sent from is copied there; the sums come to the same places.
+Value ProgramBuilder::fillMessage(dist::AllReduceOp op) {
+  Value message = getMessage(op);
+  for (auto [i, input, result] : llvm::enumerate(op.getInputs(), op.getOutputs())) {
+    Value place = getPlace(op, i);
+    if (Value buffer = getBuffer(input); getRootBuffer(buffer) != message)
+      addCopy(input.getLoc(), buffer, place);
+    buffers[result] = place;
+  }
+  return message;
+}
+
 void ProgramBuilder::addGroup(Operation *op) {
   SmallVector<Value> inputs, outputs;
-  for (Value operand : op->getOperands())
-    inputs.push_back(getRegistered(operand));
-  for (Value result : op->getResults()) {
-    outputs.push_back(declare(op->getLoc(), result.getType(), plan::Space::Registered));
-    buffers[result] = outputs.back();
+  if (isMessage(op)) {
+    inputs = outputs = {fillMessage(cast<dist::AllReduceOp>(op))};
+  } else {
+    for (Value operand : op->getOperands())
+      inputs.push_back(getRegistered(operand));
+    for (Value result : op->getResults()) {
+      outputs.push_back(declare(op->getLoc(), result.getType(), plan::Space::Registered));
+      buffers[result] = outputs.back();
+    }
   }
   auto group =
       plan::GroupOp::create(steps, op->getLoc(), getGroupKind(op), getGroupAxes(op), sequence++,

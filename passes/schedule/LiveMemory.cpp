@@ -5,9 +5,9 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/LiveMemory.h"
 
-#include "dialects/dist/Dist.h"
 #include "dialects/loom/Control.h"
 #include "dialects/plan/Plan.h"
+#include "passes/schedule/Messages.h"
 #include "passes/schedule/StateUpdates.h"
 
 #include <limits>
@@ -33,6 +33,19 @@ void LiveMemory::addUse(unsigned node, Value value) {
   }
 }
 
+/// Sums come to where their operands were, or to where these were copied.
+void LiveMemory::addMessage(unsigned node, dist::AllReduceOp op, ArrayRef<unsigned> dones) {
+  for (auto [operand, result] : llvm::zip_equal(op.getInputs(), op.getOutputs())) {
+    auto it = owners.find(operand);
+    if (it != owners.end() && isOfMessageAlone(getRootValue(operand)))
+      owners[result] = it->second;
+    else
+      addBuffer(node, result, true);
+    for (unsigned done : dones)
+      addUse(done, result);
+  }
+}
+
 /// Operands and results of a group are in use until it is waited for.
 void LiveMemory::addStart(unsigned node, Operation *op) {
   auto start = cast<dist::StartOp>(op);
@@ -42,10 +55,15 @@ void LiveMemory::addStart(unsigned node, Operation *op) {
       dones.push_back(it->second);
   Block &body = start.getBody().front();
   for (Operation &inner : body.without_terminator()) {
+    if (isMessage(&inner)) {
+      addMessage(node, cast<dist::AllReduceOp>(inner), dones);
+      continue;
+    }
     for (Value operand : inner.getOperands()) {
       if (auto it = owners.find(operand); it != owners.end())
         added[node] -= buffers[it->second].bytes;
-      else if (!isa_and_nonnull<loom::GetWeightOp>(getRootValue(operand).getDefiningOp()))
+      else if (Value root = getRootValue(operand);
+               !isState(root) && !isa_and_nonnull<loom::GetWeightOp>(root.getDefiningOp()))
         owners[operand] = addBuffer(node, operand, true); // a copy for peers
       for (unsigned done : dones)
         addUse(done, operand);

@@ -6,6 +6,7 @@
 #ifndef GRIDLOOM_PASSES_SCHEDULE_LIVEMEMORY_H
 #define GRIDLOOM_PASSES_SCHEDULE_LIVEMEMORY_H
 
+#include "dialects/dist/Dist.h"
 #include "passes/schedule/ListRun.h"
 
 #include "mlir/IR/Block.h"
@@ -41,6 +42,7 @@ private:
   std::optional<int64_t> getGrowth(unsigned node, llvm::ArrayRef<unsigned> open) const;
   unsigned addBuffer(unsigned node, mlir::Value value, bool isRegistered);
   void addUse(unsigned node, mlir::Value value);
+  void addMessage(unsigned node, dist::AllReduceOp op, llvm::ArrayRef<unsigned> dones);
   void addStart(unsigned node, mlir::Operation *start);
 
   std::vector<Buffer> buffers;

@@ -17,6 +17,13 @@ Value getRootValue(Value value) {
   return value;
 }
 
+bool isState(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  auto func =
+      argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : func::FuncOp();
+  return func && func.getArgAttr(argument.getArgNumber(), loom::kState);
+}
+
 /// Appends the operations of `block` that read memory of `value`: a view of it is read by its
 /// users.
 static void collectReaders(Value value, Block &block, SmallVectorImpl<Operation *> &readers) {

@@ -15,6 +15,9 @@ namespace gridloom {
 /// The value that holds the bytes `value` shows under another shape.
 mlir::Value getRootValue(mlir::Value value);
 
+/// Whether the value is a state as it was before the program.
+bool isState(mlir::Value value);
+
 /// A state whose next value an operation of the function computes.
 struct StateUpdate {
   mlir::StringAttr state;

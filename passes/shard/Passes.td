@@ -105,7 +105,9 @@ def SplitStates : Pass<"dist-split-states", "::mlir::ModuleOp"> {
   let description = [{
     ZeRO (Rajbhandari et al. 2020, section 5): each device of `axes` keeps, and updates, its part of the optimizer's states; with
     `level=3` of the parameters, too, which are then gathered where they are used. Other parameters stay as the strategy has them.
-    Level 2 is level 1: gradients are reduce-scattered to where they are needed anyway.
+    With `level=2` and 3 the sums of gradients over the parts of a batch (`loom.accumulates`) lie as the optimizer's states do: each
+    part's gradients are reduce-scattered before they are added. With level 1 that is left to propagation. Where the batch has one
+    part, level 2 is level 1.
 
     ```mlir
     // axes=data level=1
@@ -115,7 +117,7 @@ def SplitStates : Pass<"dist-split-states", "::mlir::ModuleOp"> {
   }];
   let options = [
     ListOption<"axes", "axes", "std::string", "axes for data parallelism">,
-    Option<"level", "level", "int64_t", "1", "1 or 2: the optimizer's states; 3: parameters, too">
+    Option<"level", "level", "int64_t", "1", "1: the optimizer's states; 2: sums of gradients, too; 3: parameters, too">
   ];
 }
 

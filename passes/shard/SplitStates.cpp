@@ -26,6 +26,7 @@ struct SplitStatesPass : public gridloom::impl::SplitStatesBase<SplitStatesPass>
 
 private:
   void split(func::FuncOp func, const Mesh &mesh);
+  void addAxes(Sharding &sharding, ArrayRef<int64_t> shape, const Mesh &mesh);
   std::string getOrigin() const { return "--zero " + std::to_string(level); }
 };
 } // namespace
@@ -57,8 +58,20 @@ static std::optional<size_t> chooseDim(const Sharding &sharding, ArrayRef<int64_
   return best;
 }
 
+/// Splits dimensions over the axes that do not split any yet.
+void SplitStatesPass::addAxes(Sharding &sharding, ArrayRef<int64_t> shape, const Mesh &mesh) {
+  for (const std::string &name : axes) {
+    auto axis = StringAttr::get(&getContext(), name);
+    if (sharding.usesAxis(axis))
+      continue;
+    if (std::optional<size_t> dim = chooseDim(sharding, shape, axis, mesh))
+      sharding.dims[*dim].axes.push_back(axis);
+  }
+}
+
 void SplitStatesPass::split(func::FuncOp func, const Mesh &mesh) {
   llvm::StringMap<Type> parameters;
+  llvm::StringMap<Sharding> sums; // of gradients, by parameter
   for (BlockArgument argument : func.getArguments())
     if (getRole(func, argument) == loom::kParameter)
       parameters[getState(func, argument)] = argument.getType();
@@ -73,19 +86,28 @@ void SplitStatesPass::split(func::FuncOp func, const Mesh &mesh) {
     if ((!isParameter && role != loom::kMoment) || shape.empty() || !isOpen)
       continue;
     // What an optimizer keeps of rows or columns is small.
-    bool isWhole = isParameter ? level < 3
-                               : parameters.lookup(getState(func, argument).rsplit('/').first) !=
-                                     argument.getType();
-    for (const std::string &name : axes) {
-      auto axis = StringAttr::get(&getContext(), name);
-      if (isWhole || sharding.usesAxis(axis))
-        continue;
-      if (std::optional<size_t> dim = chooseDim(sharding, shape, axis, mesh))
-        sharding.dims[*dim].axes.push_back(axis);
-    }
+    StringRef parameter =
+        isParameter ? getState(func, argument) : getState(func, argument).rsplit('/').first;
+    bool isMoment = !isParameter && parameters.lookup(parameter) == argument.getType();
+    Sharding whole = sharding;
+    addAxes(sharding, shape, mesh);
     for (Sharding::Dim &dim : sharding.dims)
       dim.open = false;
-    setSharding(argument, sharding.getAttr(mesh), getOrigin());
+    for (Sharding::Dim &dim : whole.dims)
+      dim.open = false;
+    // Gradients are added up where they are needed: as the memory lies, if there is any.
+    if (isMoment)
+      sums.insert_or_assign(parameter, sharding);
+    else if (isParameter)
+      sums.try_emplace(parameter, sharding);
+    bool isSplit = isParameter ? level >= 3 : isMoment;
+    setSharding(argument, (isSplit ? sharding : whole).getAttr(mesh), getOrigin());
+  }
+  for (auto sum : func.getOps<loom::AddOp>()) {
+    auto parameter = sum->getAttrOfType<StringAttr>(loom::kAccumulates);
+    auto it = parameter && level >= 2 ? sums.find(parameter.getValue()) : sums.end();
+    if (it != sums.end() && !getSharding(sum.getResult()))
+      setSharding(sum.getResult(), it->second.getAttr(mesh), getOrigin());
   }
 }
 

@@ -176,7 +176,10 @@ LogicalResult StepBuilder::addGradients(const Objective &objective) {
   for (auto [name, gradient] : *built) {
     Value &sum = gradients[name];
     Term more = term(gradient, name.getValue() + ".grad");
-    sum = sum ? Value(more.with(sum) + more) : gradient;
+    bool isFirst = !sum;
+    sum = isFirst ? gradient : Value(more.with(sum) + more);
+    if (!isFirst)
+      sum.getDefiningOp()->setAttr(loom::kAccumulates, name);
   }
   return success();
 }

@@ -46,6 +46,7 @@ def compile(
     init: Mapping[str, str] | None = None,
     seed: int | None = None,
     zero: int | None = None,
+    bucket_size: str | int | None = None,
     dump_ir: str | os.PathLike | None = None,
     emit_onnx: str | os.PathLike | None = None,
     save_strategy: str | os.PathLike | None = None,
@@ -71,6 +72,7 @@ def compile(
     `tie` maps weights to those that become one parameter with them, as {"embed": "transpose(head)"};
     `init` maps patterns of weights to the distribution that they are drawn from, as {"*": "normal(0, 0.02)", "*.bias": "zeros"}, by `seed`.
     `zero`, 1 to 3, splits what training keeps over the axes of the batch, and `microbatches` are then the parts of a step's batch.
+    `bucket_size` is how many bytes of gradients travel in one message, as "25MiB".
     `dump_ir` is a folder for the program after each phase, `emit_onnx` a file for the model with its shardings, `save_strategy`
     one for the split as text; with
     `stop_after`, a phase's name, no plan is made and the result is the program after that phase, empty with `dump_ir`.
@@ -106,7 +108,7 @@ def compile(
         command += ["--init", f"{pattern}: {distribution}"]
     options = {"optimizer": optimizer, "clip": clip, "unroll": unroll, "strategy": strategy, "microbatches": microbatches, "target": target, "precision": precision}
     options |= {"devices": devices, "cluster": cluster, "memory-limit": memory_limit, "chunk-matmul": chunk_matmul, "dump-ir": dump_ir}
-    options |= {"zero": zero, "seed": seed, "loss-scale": loss_scale}
+    options |= {"zero": zero, "bucket-size": bucket_size, "seed": seed, "loss-scale": loss_scale}
     options |= {"emit-onnx": emit_onnx, "save-strategy": save_strategy, "stop-after": stop_after}
     for flag, value in options.items():
         if value is not None:

@@ -144,8 +144,9 @@ def test_states_split_on_a_mesh_of_two_axes_are_exact(tools, tmp_path, storage):
         ("mlp", "data=3", 7, {"zero": 3}),
         ("mlp", "data=2,model=2", 7, {"zero": 2}),
         ("mlp", "", 8, {"microbatches": 4}),
-        ("mlp", "data=2", 8, {"microbatches": 4}),
-        ("mlp", "data=3", 8, {"microbatches": 2}),
+        ("mlp", "data=2", 8, {"microbatches": 4, "bucket_size": 256}),
+        ("mlp", "data=3", 8, {"microbatches": 2, "bucket_size": 0}),
+        ("mlp", "data=3", 8, {"microbatches": 4, "zero": 2}),
         ("mlp", "data=2,model=2", 12, {"microbatches": 3, "zero": 3}),
         ("average", "data=2", 8, {"microbatches": 2, "zero": 1}),
         pytest.param("max", "data=4", 8, {"microbatches": 2, "zero": 3}, marks=pytest.mark.full),
@@ -164,14 +165,27 @@ def count_messages(plan, entry: str) -> dict[str, int]:
 
 
 def test_gradients_are_reduced_once_a_step(tools, tmp_path):
-    """However many parts the batch has: partial sums are added up before they are sent."""
+    """However many parts the batch has: partial sums are added up before they are sent, with the loss in one bucket."""
     path = Mlp(lambda *shape: draw_powers(1)(*shape).astype(np.float32)).save(tmp_path / "m.onnx")
     options = {"train": True, "loss": "mse(y, t)", "dims": {"batch": 8}, "mesh": "data=2", "tools": tools.folder}
     plans = {
         parts: gridloom.compile(path, tmp_path / f"{parts}.plan", microbatches=parts, **options) for parts in (1, 4)
     }
-    assert count_messages(plans[1], "train_step") == count_messages(plans[4], "train_step")
-    assert count_messages(plans[1], "train_step")["all_reduce"] == 5  # four gradients and the loss
+    assert count_messages(plans[1], "train_step") == count_messages(plans[4], "train_step") == {"all_reduce": 1}
+
+
+@pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_sums_of_parts_are_split_as_the_states(tools, tmp_path, level, parts):
+    """Each part's gradients are scattered before they are added. At the first level that is what shardings propagate to."""
+    path = Mlp(lambda *shape: draw_powers(1)(*shape).astype(np.float32), hidden=512).save(tmp_path / "m.onnx")
+    # Batches large enough that gradients are less to send than what they are computed from.
+    options = {"train": True, "loss": "mse(y, t)", "dims": {"batch": 512}, "mesh": "data=2", "tools": tools.folder}
+    plan = gridloom.compile(path, tmp_path / "m.plan", optimizer="adam", zero=level, microbatches=parts, **options)
+    assert count_messages(plan, "train_step") == {"reduce_scatter": 4 * parts, "all_gather": 4, "all_reduce": 1}
+    lines = [line for line in (plan.path / "ir" / "03-shard.mlir").read_text().splitlines() if "loom.accumulates" in line]
+    assert len(lines) == 4 * (parts - 1)
+    assert all(f'"data" = "--zero {level}"' in line and re.search(r'dist\.shardings = .*\{"data"\}', line) for line in lines)
 
 
 def test_zero_scatters_and_gathers(tools, tmp_path):
@@ -251,8 +265,16 @@ def check_edited(tools, plan, folder, edit, *options) -> str:
     return result.stdout
 
 
-def test_each_reduction_of_a_step_matters(tools, split_plan, tmp_path):
+def compile_apart(tools, folder, **options):
+    """Of a batch over two devices; each gradient is reduced by itself unless `options` say otherwise."""
+    path, loss, _, _, _ = make_random_case(folder, "mlp", 0)
+    options = {"train": True, "loss": loss, "optimizer": "sgd(lr=0.1, momentum=0.5)", "dims": {"batch": 6}, "bucket_size": 0, **options}
+    return gridloom.compile(path, folder / "m.plan", mesh="data=2", tools=tools.folder, **options).path
+
+
+def test_each_reduction_of_a_step_matters(tools, tmp_path):
     """Those of a step, made a maximum, show in exact arithmetic: so its steps are taken, and its states move."""
+    split_plan = compile_apart(tools, tmp_path)
 
     def edit(text: str, number: int) -> str:
         parts = re.split(r"(dist\.all_reduce .*? sum )", text)
@@ -265,6 +287,47 @@ def test_each_reduction_of_a_step_matters(tools, split_plan, tmp_path):
     for number in range(count):
         printed = check_edited(tools, split_plan, tmp_path / str(number), lambda text: edit(text, number), "--exact")  # noqa: B023
         assert re.search(r"call 2: 07-fuse \(exact\) .*<-- DIFFERS", printed), number
+
+
+def edit_bucket(text: str, how: str) -> str:
+    """The program with one wrong gradient in its bucket."""
+    found = re.search(r"(%[\w.]+):(\d) = dist\.all_reduce (.*?) over .*\n( *)dist\.yield (.*?) : (.*?) loc.*", text)
+    values, types = found[3].split(", "), found[6].split(", ")
+    a, b = (i for i, each in enumerate(types) if each == "tensor<5xf32>")
+    if how == "dropped":
+        yielded = found[5].split(", ")
+        yielded[b] = values[b]
+        return text[: found.start(5)] + ", ".join(yielded) + text[found.end(5) :]
+    if how == "other order":
+        values[a], values[b] = values[b], values[a]
+        return text[: found.start(3)] + ", ".join(values) + text[found.end(3) :]
+    line = re.search(r"(%[\w.]+):\d = dist\.done .*\n", text[found.end() :])
+    result, end = f"{line[1]}#{b}", found.end() + line.end()
+    again = f"""%again_future = dist.start {{
+      %again = dist.all_reduce {result} over ["data"] sum : tensor<5xf32>
+      dist.yield %again : tensor<5xf32>
+    }} : <tensor<5xf32>>
+    %twice = dist.done %again_future : <tensor<5xf32>> -> tensor<5xf32>
+"""
+    return text[:end] + again + re.sub(rf"{re.escape(result)}\b", "%twice", text[end:])
+
+
+@pytest.mark.parametrize("how", ["dropped", "other order", "twice"])
+def test_each_gradient_of_a_bucket_matters(tools, tmp_path, how):
+    """One that is not reduced is refused by the verifier of groups. Two that changed places, and one that is reduced twice, show in
+    `check --exact`: verifiers have nothing against them, since here the two biases are of one type."""
+    path = Mlp(lambda *shape: draw_powers(1)(*shape).astype(np.float32), hidden=5).save(tmp_path / "m.onnx")
+    options = {"train": True, "loss": "cross_entropy(y, labels)", "optimizer": "sgd(lr=0.1, momentum=0.5)", "dims": {"batch": 6}}
+    plan = gridloom.compile(path, tmp_path / "m.plan", mesh="data=2", tools=tools.folder, **options).path
+    if how == "dropped":
+        program = plan / "ir" / "07-fuse.mlir"
+        program.write_text(edit_bucket(program.read_text(), how))
+        result = tools.call("check", plan, "--no-run", "--model", path, "--input", "labels=randint(0,5)", check=False)
+        assert result.returncode == 1 and "yields a value that its group does not communicate" in result.stderr
+        return
+    printed = check_edited(tools, plan, tmp_path / "edited", lambda text: edit_bucket(text, how), "--exact")
+    differing = set(re.findall(r"call 1: 07-fuse \(exact\) .* output '(\w+)/momentum' .*DIFFERS", printed))
+    assert differing in ([{"b1", "b2"}] if how == "other order" else [{"b1"}, {"b2"}])
 
 
 def test_a_moment_that_is_not_kept_shows_in_the_second_step(tools, split_plan, tmp_path):
@@ -288,7 +351,7 @@ def test_a_moment_that_is_not_kept_shows_in_the_second_step(tools, split_plan, t
 def test_replicas_that_differ_are_told(tools, tmp_path):
     """A plan that adds a gradient over the wrong axis, with the programs of one that is right."""
     path, loss, optimizer, dims, inputs = make_random_case(tmp_path, "mlp", 0)
-    options = {"train": True, "loss": loss, "optimizer": optimizer, "dims": dims, "mesh": "data=2,model=2"}
+    options = {"train": True, "loss": loss, "optimizer": optimizer, "dims": dims, "mesh": "data=2,model=2", "bucket_size": 0}
     right = gridloom.compile(path, tmp_path / "right.plan", tools=tools.folder, **options).path
     text = (right / "ir" / "07-fuse.mlir").read_text()
     found = re.search(r"dist\.all_reduce %[\w.]+ over (\[\"data\"\]) sum \{[^}]*'b2.update' needs the whole", text)
@@ -316,8 +379,49 @@ def list_collectives(tools, folder, optimizer: str, mesh: str, shard=None, **opt
 def test_a_step_reduces_each_gradient_once(tools, tmp_path, mesh, optimizer):
     """And nothing else but the sum of the losses: norms are of gradients that every device has whole."""
     gradients = [array.nbytes for array in Mlp(draw_powers(1)).weights.values()]
-    found = list_collectives(tools, tmp_path, optimizer, mesh, clip="norm(1)")
+    found = list_collectives(tools, tmp_path, optimizer, mesh, clip="norm(1)", bucket_size=0)
     assert found == sorted(("all_reduce", size) for size in [*gradients, 8])
+
+
+@pytest.mark.parametrize("microbatches", [1, 4])
+@pytest.mark.parametrize("mesh", ["data=2", pytest.param("data=3", marks=pytest.mark.full), "data=4"])
+def test_gradients_travel_in_buckets(tools, tmp_path, mesh, microbatches):
+    """As few as their size allows: what is as large as a bucket is alone, the others fill buckets in the order in which they are there."""
+    model = Mlp(lambda *shape: draw_powers(1)(*shape).astype(np.float32), hidden=512)
+    path, sizes = model.save(tmp_path / "m.onnx"), [*(array.nbytes for array in model.weights.values()), 4]  # and the loss
+    # Batches large enough that gradients are less to send than what they are computed from.
+    options = {"train": True, "loss": "mse(y, t)", "dims": {"batch": 768}, "mesh": mesh, "microbatches": microbatches, "tools": tools.folder}
+    found = {}
+    for size in (25 << 20, 4096, 1):
+        plan = gridloom.compile(path, tmp_path / f"{size}.plan", bucket_size=size, **options)
+        calls = [each for each in plan.report["collectives"] if each["entry"] == "train_step"]
+        assert {(each["kind"], each["times"]) for each in calls} == {("all_reduce", 1)}
+        found[size] = [each["bytes"] for each in calls]
+        large = [each for each in sizes if each >= size]
+        assert len(calls) <= -(-sum(sizes) // size) + 1 + len(large)
+        assert all(each in found[size] for each in large)
+        # Each value begins a cache line.
+        assert sum(sizes) <= sum(found[size]) < sum(sizes) + 64 * len(sizes)
+    assert [len(found[size]) for size in (25 << 20, 4096, 1)] == [1, 3, 5]
+
+
+def test_a_bucket_says_what_it_holds(tools, tmp_path):
+    """Parameters by name, the last layer's first; sums come where gradients were: none is copied, and a step takes less memory."""
+    path = Mlp(lambda *shape: draw_powers(1)(*shape).astype(np.float32), hidden=512).save(tmp_path / "m.onnx")
+    options = {"train": True, "loss": "mse(y, t)", "dims": {"batch": 8}, "mesh": "data=2", "tools": tools.folder}
+    memory = {}
+    for size in (0, None):
+        plan = gridloom.compile(path, tmp_path / f"{size}.plan", bucket_size=size, **options)
+        memory[size] = plan.report["memory"]["arena_bytes"] + plan.report["memory"]["registered_bytes"]
+    [one] = [each for each in plan.report["collectives"] if each["entry"] == "train_step"]
+    assert one["because"].startswith("a bucket of 5: ")
+    assert re.findall(r"'(\w+)\.update'", one["because"]) in (["b2", "w2", "b1", "w1"], ["b2", "b1", "w2", "w1"])
+    text = (plan.path / "ir" / "08-schedule.mlir").read_text()
+    step = re.search(r"plan\.program @train_step.*?\n  \}", text, re.S)[0]
+    [bucket] = re.findall(r"plan\.group all_reduce .* ins\((%[\w.]+) : .*\) outs\((%[\w.]+) : ", step)
+    assert bucket[0] == bucket[1]
+    assert set(re.findall(r"plan\.copy ins\(\S+ : !plan\.buffer<(.*?)>\)", step)) <= {"tensor<f32>"}  # of outputs
+    assert memory[None] < memory[0]
 
 
 @pytest.mark.parametrize("stage", [1, 3])

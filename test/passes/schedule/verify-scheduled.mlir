@@ -218,3 +218,18 @@ plan.program @rows {
     plan.launch @update ins(%0, %1 : !plan.buffer<tensor<8xf32>>, !plan.buffer<tensor<8xi64>>) outs(%0 : !plan.buffer<tensor<8xf32>>) on compute
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
+
+// -----
+
+// A reduce_scatter cannot leave its part where the whole is, nor an all_reduce its sums in another part of one buffer.
+dist.mesh @mesh <["data" = 2]>
+plan.program @overlap {
+  %0 = plan.buffer state "s" : !plan.buffer<tensor<16xf32>>
+  %1 = plan.alias %0 : (!plan.buffer<tensor<16xf32>>) -> !plan.buffer<tensor<8xf32>>
+  %2 = plan.alias %0 {offset = 8 : i64} : (!plan.buffer<tensor<16xf32>>) -> !plan.buffer<tensor<8xf32>>
+  plan.block {
+    plan.group all_reduce over ["data"] by sum sequence 0 ins(%0 : !plan.buffer<tensor<16xf32>>) outs(%0 : !plan.buffer<tensor<16xf32>>) on collective over ["data"]
+    // expected-error @+1 {{writes a buffer that it reads, and cannot do that in place}}
+    plan.group all_reduce over ["data"] by sum sequence 1 ins(%1 : !plan.buffer<tensor<8xf32>>) outs(%2 : !plan.buffer<tensor<8xf32>>) on collective over ["data"]
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}

@@ -1,0 +1,98 @@
+// RUN: gridloom-opt %s --split-input-file --plan-schedule --plan-verify-scheduled --plan-allocate --plan-verify-allocated --mlir-print-local-scope | FileCheck %s
+
+plan.kernel @exp {
+^bb0(%x: tensor<3x2xf32>):
+  %0 = loom.exp %x : tensor<3x2xf32>
+  loom.yield %0 : tensor<3x2xf32>
+}
+plan.kernel @add {
+^bb0(%x: tensor<6xf32>, %y: tensor<6xf32>):
+  %0 = loom.add %x, %y : tensor<6xf32>
+  loom.yield %0 : tensor<6xf32>
+}
+dist.mesh @mesh <["data" = 2]>
+
+// An all_reduce of two values is one message: a buffer in which each value begins a cache line. What is computed for it alone is computed
+// there, under whatever shape; what is given is copied there. The sums come to the same places.
+// CHECK-LABEL: plan.program @message
+// CHECK-DAG: %[[X:.*]] = plan.buffer input "x"
+// CHECK-DAG: %[[Y:.*]] = plan.buffer output "y"
+// CHECK-DAG: %[[M:.*]] = plan.buffer registered {bytes = 88 : i64, offset = 0 : i64} : <tensor<22xf32>>
+// CHECK-DAG: plan.alias %[[M]] : (!plan.buffer<tensor<22xf32>>) -> !plan.buffer<tensor<6xf32>>
+// CHECK-DAG: plan.alias %[[M]] {offset = 16 : i64} : (!plan.buffer<tensor<22xf32>>) -> !plan.buffer<tensor<6xf32>>
+// CHECK: plan.block {
+// CHECK-DAG: plan.launch @exp ins(%[[X]] : {{.*}})
+// CHECK-DAG: plan.copy ins(%{{.*}} : !plan.buffer<tensor<6xf32>>)
+// CHECK: plan.group all_reduce over ["data"] by sum sequence 0 ins(%[[M]] : {{.*}}) outs(%[[M]] : {{.*}})
+// CHECK: plan.launch @add {{.*}} outs(%[[Y]] : {{.*}})
+// CHECK: } {{{.*}}registered_bytes = 128 : i64
+func.func @message(%x: tensor<3x2xf32> {loom.name = "x"}) -> (tensor<6xf32> {loom.name = "y"})
+    attributes {loom.entry = "main", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
+  %0 = plan.call @exp(%x) : (tensor<3x2xf32>) -> tensor<3x2xf32>
+  %1 = loom.reshape %0 : (tensor<3x2xf32>) -> tensor<6xf32>
+  %2 = loom.reshape %x : (tensor<3x2xf32>) -> tensor<6xf32>
+  %f = dist.start {
+    %r:2 = dist.all_reduce %1, %2 over ["data"] sum : tensor<6xf32>, tensor<6xf32>
+    dist.yield %r#0, %r#1 : tensor<6xf32>, tensor<6xf32>
+  } : !dist.future<tensor<6xf32>, tensor<6xf32>>
+  %3:2 = dist.done %f : !dist.future<tensor<6xf32>, tensor<6xf32>> -> tensor<6xf32>, tensor<6xf32>
+  %4 = plan.call @add(%3#0, %3#1) : (tensor<6xf32>, tensor<6xf32>) -> tensor<6xf32>
+  return %4 : tensor<6xf32>
+}
+
+// -----
+
+plan.kernel @exp {
+^bb0(%x: tensor<6xf32>):
+  %0 = loom.exp %x : tensor<6xf32>
+  loom.yield %0 : tensor<6xf32>
+}
+plan.kernel @add {
+^bb0(%x: tensor<6xf32>, %y: tensor<6xf32>):
+  %0 = loom.add %x, %y : tensor<6xf32>
+  loom.yield %0 : tensor<6xf32>
+}
+dist.mesh @mesh <["data" = 2]>
+
+// What is read beside the message, or goes there twice, keeps a place of its own.
+// CHECK-LABEL: plan.program @beside
+// CHECK: plan.launch @exp ins(%{{.*}}) outs(%[[E:.*]] : {{.*}})
+// CHECK-COUNT-2: plan.copy ins(%[[E]] : {{.*}})
+// CHECK: plan.group all_reduce {{.*}} ins(%[[M:.*]] : {{.*}}) outs(%[[M]] : {{.*}})
+func.func @beside(%x: tensor<6xf32> {loom.name = "x"}) -> (tensor<6xf32> {loom.name = "y"})
+    attributes {loom.entry = "main", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
+  %0 = plan.call @exp(%x) : (tensor<6xf32>) -> tensor<6xf32>
+  %f = dist.start {
+    %r:2 = dist.all_reduce %0, %0 over ["data"] sum : tensor<6xf32>, tensor<6xf32>
+    dist.yield %r#0, %r#1 : tensor<6xf32>, tensor<6xf32>
+  } : !dist.future<tensor<6xf32>, tensor<6xf32>>
+  %1:2 = dist.done %f : !dist.future<tensor<6xf32>, tensor<6xf32>> -> tensor<6xf32>, tensor<6xf32>
+  %2 = plan.call @add(%1#0, %0) : (tensor<6xf32>, tensor<6xf32>) -> tensor<6xf32>
+  %3 = plan.call @add(%1#1, %2) : (tensor<6xf32>, tensor<6xf32>) -> tensor<6xf32>
+  return %3 : tensor<6xf32>
+}
+
+// -----
+
+plan.kernel @sum {
+^bb0(%x: tensor<8x16xf32>):
+  %0 = loom.reduce sum %x dims = [0, 1] : (tensor<8x16xf32>) -> tensor<f32>
+  loom.yield %0 : tensor<f32>
+}
+dist.mesh @mesh <["data" = 2]>
+
+// A state is sent from where it lies.
+// CHECK-LABEL: plan.program @state
+// CHECK: %[[S:.*]] = plan.buffer state "w"
+// CHECK-NOT: plan.copy
+// CHECK: plan.group all_gather {{.*}} ins(%[[S]] : {{.*}})
+func.func @state(%w: tensor<4x16xf32> {loom.name = "w", loom.state = "w", loom.role = "parameter"}) -> (tensor<f32> {loom.name = "y"})
+    attributes {loom.entry = "main", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
+  %f = dist.start {
+    %r = dist.all_gather %w over ["data"] dim = 0 : (tensor<4x16xf32>) -> tensor<8x16xf32>
+    dist.yield %r : tensor<8x16xf32>
+  } : !dist.future<tensor<8x16xf32>>
+  %0 = dist.done %f : !dist.future<tensor<8x16xf32>> -> tensor<8x16xf32>
+  %1 = plan.call @sum(%0) : (tensor<8x16xf32>) -> tensor<f32>
+  return %1 : tensor<f32>
+}
