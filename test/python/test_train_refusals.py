@@ -30,7 +30,7 @@ REFUSED = {
     "two metrics": ([*LOSS, *["--metric", "accuracy(y, l)"] * 2], "there are two metrics 'accuracy'"),
     "a target called as a weight": (["--loss", "mse(y, w1)"], "two inputs or states of the training step are called 'w1'"),
     "f16": ([*LOSS, "--precision", "f16"], "--train does not go with --precision f16"),
-    "stages": ([*LOSS, "--mesh", "pipe=2"], "take 'pipe' out of --mesh pipe=2"),
+    "a search of stages": ([*LOSS, "--mesh", "pipe=2,x=2", "--strategy", "search"], "no search cuts a training step into pipeline stages"),
     "zero without data": ([*LOSS, "--mesh", "model=2", "--zero", "1"], "name an axis data"),
     "zero with a search": ([*LOSS, "--mesh", "a=2", "--zero", "1", "--strategy", "search"], "--zero does not go with --strategy search"),
     "parts that do not divide": ([*LOSS, "--microbatches", "3"], "does not divide the batch 'batch' of 8; the nearest that do are 2 and 4"),
