@@ -512,8 +512,8 @@ static FailureOr<std::vector<MeshSpec>> listMeshes(ModuleOp module,
   return enumerateMeshes(count, request.strategy);
 }
 
-/// Training steps have the micro-batches that they were built with. Their stages follow those of the
-/// model, which no search prices: they are there where the mesh names them.
+/// Training steps have the micro-batches that they were built with. Their stages follow those of
+/// the model, which no search prices: they are there where the mesh names them.
 static LogicalResult limitToTraining(ModuleOp module, const StrategyRequest &request,
                                      std::vector<Candidate> &candidates) {
   if (!module->hasAttr(loom::kTraining) || request.file)

@@ -34,8 +34,8 @@ bool loom::isOfTraining(Value value) { return getRole(value) != nullptr; }
 
 bool loom::isSentState(Value value) {
   auto argument = dyn_cast<BlockArgument>(value);
-  auto step = argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp())
-                       : func::FuncOp();
+  auto step =
+      argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : func::FuncOp();
   return step && isTrainStep(step) && step.getArgAttr(argument.getArgNumber(), kState) &&
          cast<RankedTensorType>(argument.getType()).getNumElements() == 1;
 }

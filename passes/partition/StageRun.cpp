@@ -31,8 +31,8 @@ private:
   struct Node {
     Operation *op;
     size_t stage;
-    double seconds;  // of the stage's time
-    double beside;   // of a collective, after which the result is there
+    double seconds; // of the stage's time
+    double beside;  // of a collective, after which the result is there
     unsigned numOpen = 0;
     double ready = 0, end = 0;
   };
@@ -88,16 +88,15 @@ void StageRun::start(unsigned index, double time) {
   stage.isFree = time + node.seconds + kLeastSeconds;
   node.end = stage.isFree + node.beside;
   for (OpResult result : node.op->getResults()) {
-    double sent = mesh.getSeconds(cluster::Collective::Send,
-                                  static_cast<double>(loom::getByteSize(result.getType())),
-                                  stageAxes);
+    double sent =
+        mesh.getSeconds(cluster::Collective::Send,
+                        static_cast<double>(loom::getByteSize(result.getType())), stageAxes);
     for (Operation *user : result.getUsers()) {
       auto found = indices.find(user);
       if (found == indices.end())
         continue; // the terminator
       Node &reader = nodes[found->second];
-      reader.ready =
-          std::max(reader.ready, node.end + (reader.stage == node.stage ? 0 : sent));
+      reader.ready = std::max(reader.ready, node.end + (reader.stage == node.stage ? 0 : sent));
       if (--reader.numOpen == 0)
         stages[reader.stage].later.insert({reader.ready, found->second});
     }

@@ -136,7 +136,7 @@ LogicalResult VerifyPartitionedPass::verifyTransfers() { // P-G2
          !loom::isTrainStep(recv->getParentOfType<func::FuncOp>())))
       return recv.emitOpError("of stage ")
              << getFunctionStage(recv) << " waits for stage " << getFunctionStage(send)
-             << "; values flow to later stages, but in training steps";
+             << "; values flow to later stages only";
   }
   return success();
 }

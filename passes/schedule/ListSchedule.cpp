@@ -84,7 +84,8 @@ void ListScheduler::addEdge(unsigned from, unsigned to) {
   ++nodes[to].numProducers;
 }
 
-/// Whether the block is a stage of a training step, which sends to later stages and to earlier ones.
+/// Whether the block is a stage of a training step, which sends to later stages and to earlier
+/// ones.
 bool ListScheduler::sendsBack() const {
   auto function = dyn_cast<func::FuncOp>(block.getParentOp());
   return function && loom::isTrainStep(function) &&
