@@ -5,12 +5,12 @@
 dist.mesh @mesh <["pipe" = 2]>
 
 // CHECK-LABEL: func.func @train_step
-// CHECK-SAME: %w1: tensor<64x64xf32> {dist.stage = 0 : i64,
-// CHECK-SAME: %w2: tensor<64x64xf32> {dist.stage = 1 : i64,
-// CHECK-SAME: %m1: tensor<64x64xf32> {dist.stage = 0 : i64,
-// CHECK-SAME: %m2: tensor<64x64xf32> {dist.stage = 1 : i64,
+// CHECK-SAME: %arg1: tensor<64x64xf32> {dist.stage = 0 : i64,
+// CHECK-SAME: %arg2: tensor<64x64xf32> {dist.stage = 1 : i64,
+// CHECK-SAME: %arg3: tensor<64x64xf32> {dist.stage = 0 : i64,
+// CHECK-SAME: %arg4: tensor<64x64xf32> {dist.stage = 1 : i64,
 // The counter is with what writes it.
-// CHECK-SAME: %n: tensor<f32> {dist.stage = 1 : i64,
+// CHECK-SAME: %arg5: tensor<f32> {dist.stage = 1 : i64,
 func.func @train_step(
     %x: tensor<8x64xf32> {loom.name = "x"},
     %w1: tensor<64x64xf32> {loom.name = "w1", loom.state = "w1"},
@@ -23,7 +23,7 @@ func.func @train_step(
         tensor<64x64xf32> {loom.name = "m1", loom.state = "m1"}, tensor<64x64xf32> {loom.name = "m2", loom.state = "m2"},
         tensor<f32> {loom.name = "n", loom.state = "n"})
     attributes {loom.entry = "train_step"} {
-  // CHECK: loom.dot_general %x, %w1 {{.*}}dist.stage = 0
+  // CHECK: loom.dot_general %arg0, %w1 {{.*}}dist.stage = 0
   %h = loom.dot_general %x, %w1 batch = [] x [] contract = [1] x [0] : (tensor<8x64xf32>, tensor<64x64xf32>) -> tensor<8x64xf32> loc("first")
   // CHECK: loom.dot_general {{.*}}, %w2 {{.*}}dist.stage = 1
   %y = loom.dot_general %h, %w2 batch = [] x [] contract = [1] x [0] : (tensor<8x64xf32>, tensor<64x64xf32>) -> tensor<8x64xf32> loc("second")
@@ -50,15 +50,15 @@ func.func @train_step(
   %c1 = loom.multiply %g1, %all : tensor<64x64xf32> loc("w1.update")
   // CHECK: loom.multiply {{.*}}dist.stage = 1
   %c2 = loom.multiply %g2, %all : tensor<64x64xf32> loc("w2.update")
-  // CHECK: loom.add %m1, {{.*}}dist.stage = 0
+  // CHECK: loom.add %arg3, {{.*}}dist.stage = 0
   %n1 = loom.add %m1, %c1 : tensor<64x64xf32> loc("w1.update")
-  // CHECK: loom.add %m2, {{.*}}dist.stage = 1
+  // CHECK: loom.add %arg4, {{.*}}dist.stage = 1
   %n2 = loom.add %m2, %c2 : tensor<64x64xf32> loc("w2.update")
-  // CHECK: loom.subtract %w1, {{.*}}dist.stage = 0
+  // CHECK: loom.subtract %arg1, {{.*}}dist.stage = 0
   %u1 = loom.subtract %w1, %n1 : tensor<64x64xf32> loc("w1.update")
-  // CHECK: loom.subtract %w2, {{.*}}dist.stage = 1
+  // CHECK: loom.subtract %arg2, {{.*}}dist.stage = 1
   %u2 = loom.subtract %w2, %n2 : tensor<64x64xf32> loc("w2.update")
-  // CHECK: loom.add %n, {{.*}}dist.stage = 1
+  // CHECK: loom.add %arg5, {{.*}}dist.stage = 1
   %next = loom.add %n, %norm : tensor<f32> loc("step")
   return %loss, %u1, %u2, %n1, %n2, %next : tensor<f32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<f32>
 }
