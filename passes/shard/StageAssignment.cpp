@@ -155,10 +155,7 @@ LogicalResult StageAssignment::apply(const StageStarts &starts) {
   for (auto [func, list] : llvm::zip_equal(free, starts))
     for (auto [i, op] : llvm::enumerate(listAnchored(func)))
       setStage(op, std::distance(list.begin(), llvm::upper_bound(list, i)) - 1);
-  TrainStages training(llvm::to_vector(llvm::concat<func::FuncOp>(given, free)), stages);
-  for (func::FuncOp step : steps)
-    training.place(step, givenInSteps);
-  for (SmallVector<func::FuncOp> *functions : {&given, &free, &steps})
+  for (SmallVector<func::FuncOp> *functions : {&given, &free})
     for (func::FuncOp func : *functions) {
       settle(func);
       // A loop or branch is in one stage.
@@ -167,6 +164,12 @@ LogicalResult StageAssignment::apply(const StageStarts &starts) {
           inner.setAttr(kStage, op->getAttr(kStage));
       });
     }
+  // Training steps, which have neither, follow when all of the model has its stages.
+  TrainStages training(llvm::to_vector(llvm::concat<func::FuncOp>(given, free)), stages);
+  for (func::FuncOp step : steps) {
+    training.place(step, givenInSteps);
+    settle(step);
+  }
   if (stages > 1)
     placeStates(steps.empty() ? TrainStages::Owners() : training.getOwners());
   return success();
