@@ -145,7 +145,7 @@ std::vector<Compilation::Change> Compilation::listChanges(const ShardOptions &sh
   std::vector<Change> changes;
   StrategyRequest request = makeRequest();
   request.certifies = false; // nobody reads the bound
-  if (shard.hasPipeline()) {
+  if (shard.hasPipeline() && !options.train.isOn) {
     Change change{"", request, {}, needs.getAllocated() - needs.getActivations()};
     change.request.microbatches = shard.microbatches * times;
     change.flag = "--microbatches " + std::to_string(change.request.microbatches);

@@ -512,18 +512,22 @@ static FailureOr<std::vector<MeshSpec>> listMeshes(ModuleOp module,
   return enumerateMeshes(count, request.strategy);
 }
 
-/// Leaves the candidates without stages where the program trains: its backward part would run on
-/// stages before those that it reads.
-static LogicalResult leaveOutStages(ModuleOp module, const StrategyRequest &request,
-                                    std::vector<Candidate> &candidates) {
+/// Training steps have the micro-batches that they were built with. Their stages follow those of
+/// the model, which no search prices: they are there where the mesh names them.
+static LogicalResult limitToTraining(ModuleOp module, const StrategyRequest &request,
+                                     std::vector<Candidate> &candidates) {
   if (!module->hasAttr(loom::kTraining) || request.file)
     return success();
-  std::string axis = candidates.front().options.stageAxis;
-  std::erase_if(candidates, [](const Candidate &each) { return each.options.hasPipeline(); });
+  std::erase_if(candidates, [&](const Candidate &each) {
+    return each.options.hasPipeline() && (request.mesh.empty() || !each.options.search.empty());
+  });
+  for (Candidate &candidate : candidates)
+    candidate.options.microbatches = 1;
   if (!candidates.empty())
     return success();
-  return module.emitError("--train has no pipeline stages; take '")
-         << axis << "' out of --mesh " << request.mesh;
+  return module.emitError("no search cuts a training step into pipeline stages; leave --strategy "
+                          "out for --mesh ")
+         << request.mesh << ", or leave the stages out";
 }
 
 /// Leaves the candidates that can do as --zero says.
@@ -611,7 +615,7 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
   }
   if (count > 1 && (request.strategy == "auto" || request.strategy == "search"))
     llvm::append_range(choice.candidates, makeFreeSearches(module, choice.machine, count, request));
-  if (failed(leaveOutStages(module, request, choice.candidates)) ||
+  if (failed(limitToTraining(module, request, choice.candidates)) ||
       failed(splitStates(module, request, choice.candidates)))
     return failure();
   choice.memoryLimit = request.memoryLimit;

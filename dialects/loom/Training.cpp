@@ -31,3 +31,27 @@ bool loom::isTrainStep(func::FuncOp function) {
 }
 
 bool loom::isOfTraining(Value value) { return getRole(value) != nullptr; }
+
+bool loom::isSentState(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  auto step =
+      argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : func::FuncOp();
+  return step && isTrainStep(step) && step.getArgAttr(argument.getArgNumber(), kState) &&
+         cast<RankedTensorType>(argument.getType()).getNumElements() == 1;
+}
+
+Location loom::getGradientLocation(Location of) {
+  return NameLoc::get(StringAttr::get(of.getContext(), getNodeName(of) + ".grad"), of);
+}
+
+std::optional<Location> loom::getDifferentiated(Location location) {
+  if (auto name = dyn_cast<NameLoc>(location)) {
+    Location of = name.getChildLoc();
+    return isa<UnknownLoc>(of) ? std::nullopt : std::optional(of);
+  }
+  if (auto fused = dyn_cast<FusedLoc>(location))
+    for (Location part : fused.getLocations())
+      if (std::optional<Location> of = getDifferentiated(part))
+        return of;
+  return std::nullopt;
+}

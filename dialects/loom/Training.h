@@ -43,8 +43,16 @@ inline constexpr llvm::StringLiteral kFrozen = "loom.frozen";
 bool isWeight(mlir::Value value);
 /// Whether the function is a training step.
 bool isTrainStep(mlir::func::FuncOp function);
+/// Where the derivative of what is located at `of` is located: at NODE.grad, within which `of` is.
+mlir::Location getGradientLocation(mlir::Location of);
+/// What an operation at `location` is a part of the derivative of; nothing for other operations.
+std::optional<mlir::Location> getDifferentiated(mlir::Location location);
+
 /// Whether the value is a state or a setting of a training run: it has no batch.
 bool isOfTraining(mlir::Value value);
+/// Whether the value is a state of a training step that is one number. Where it is read in another
+/// pipeline stage than its own it is sent there; larger states are read in their own stage.
+bool isSentState(mlir::Value value);
 
 } // namespace gridloom::loom
 

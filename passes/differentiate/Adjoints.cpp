@@ -5,12 +5,14 @@
 //===----------------------------------------------------------------------===//
 #include "passes/differentiate/Adjoints.h"
 
+#include "dialects/loom/Training.h"
+
 using namespace mlir;
 using namespace gridloom;
 
 #include "passes/differentiate/DerivativeInterface.cpp.inc"
 
-void Adjoints::enter(StringRef node) { loc = NameLoc::get(builder.getStringAttr(node + ".grad")); }
+void Adjoints::enter(Location of) { loc = loom::getGradientLocation(of); }
 
 void Adjoints::add(Value value, llvm::function_ref<Value()> make) {
   if (!wants(value))

@@ -29,8 +29,9 @@ public:
   /// The sum of what was added; null where nothing was.
   mlir::Value get(mlir::Value value) const { return cotangents.lookup(value); }
 
-  /// What is built from here on is located at NODE.grad.
-  void enter(llvm::StringRef node);
+  /// What is built from here on is located at NODE.grad, as part of the derivative of what is
+  /// located at `of`.
+  void enter(mlir::Location of);
   /// A value in a formula of the node that was entered last.
   Term term(mlir::Value value) { return {builder, loc, value}; }
 

@@ -81,7 +81,7 @@ Gradients::build(ArrayRef<Seed> seeds, llvm::function_ref<bool(Operation *)> rea
     Value cotangent = adjoints.get(op->getResult(0));
     if (!cotangent)
       continue;
-    adjoints.enter(loom::getNodeName(op->getLoc()));
+    adjoints.enter(op->getLoc());
     Operation *before = function.front().getTerminator()->getPrevNode();
     cast<DerivativeInterface>(op).pullBack(cotangent, adjoints);
     // What is computed in f32 has a derivative in f32.
@@ -90,7 +90,7 @@ Gradients::build(ArrayRef<Seed> seeds, llvm::function_ref<bool(Operation *)> rea
   }
   llvm::MapVector<StringAttr, Value> gradients;
   for (const auto &[name, values] : sources) {
-    adjoints.enter(name);
+    adjoints.enter(NameLoc::get(name));
     std::optional<Term> sum;
     for (Value value : values)
       if (Value gradient = adjoints.get(value)) {

@@ -76,7 +76,7 @@ def VerifyPartitioned : Pass<"dist-verify-partitioned", "::mlir::ModuleOp"> {
     **Guarantees:**
     - P-G1: every operation is of a stage's function.
     - P-G2: a send has one receive: same channel, type, and each names the other's stage; it is in
-      an earlier stage than the receive.
+      an earlier stage than the receive, but in training steps, whose backward part goes back.
     - P-G3: arguments and results have names and shardings; their types are the shards' types.
     - P-G4: every stage runs as many micro-batches as the mesh has.
     - P-G5: nothing communicates over the axis of the stages but transfers.

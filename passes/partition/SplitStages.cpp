@@ -6,6 +6,8 @@
 #include "passes/partition/Partition.h"
 
 #include "dialects/loom/Control.h"
+#include "dialects/loom/Training.h"
+#include "passes/partition/StageRun.h"
 
 #include "mlir/IR/IRMapping.h"
 
@@ -36,6 +38,8 @@ public:
 
 private:
   void findTransfers();
+  void findTransfers(Value value, int64_t from);
+  void orderByRun();
   LogicalResult checkStates();
   void buildStage(int64_t stage);
   /// The stage of a result; a state that is only passed on stays in its stage.
@@ -45,6 +49,11 @@ private:
     auto owner =
         func.getArgAttrOfType<IntegerAttr>(cast<BlockArgument>(value).getArgNumber(), kStage);
     return owner ? owner.getInt() : stages - 1;
+  }
+  int64_t getReadingStage(BlockArgument argument, Operation *user) {
+    return user == func.front().getTerminator() || loom::isSentState(argument)
+               ? getResultStage(argument)
+               : getStage(user);
   }
 
   func::FuncOp func;
@@ -92,7 +101,7 @@ LogicalResult Splitter::checkStates() {
     for (BlockArgument argument : func.getArguments())
       if (func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState) == state)
         for (Operation *user : argument.getUsers())
-          if (user != terminator && getStage(user) != stage)
+          if (user != terminator && getReadingStage(argument, user) != stage)
             return user->emitError("'")
                    << loom::getNodeName(user->getLoc()) << "' of stage " << getStage(user)
                    << " reads state '" << state.getValue() << "', which stage " << stage
@@ -101,22 +110,41 @@ LogicalResult Splitter::checkStates() {
   return success();
 }
 
+void Splitter::findTransfers(Value value, int64_t from) {
+  SmallVector<int64_t> readers;
+  for (Operation *user : value.getUsers())
+    if (!isa<func::ReturnOp>(user) && getStage(user) != from &&
+        !llvm::is_contained(readers, getStage(user)))
+      readers.push_back(getStage(user));
+  llvm::sort(readers);
+  for (int64_t reader : readers)
+    transfers.push_back({value, from, reader, 0});
+}
+
+/// Sorts the operations of a function whose stages send both ways as they would end. Channels in
+/// that order agree with what the values are computed from.
+void Splitter::orderByRun() {
+  auto module = func->getParentOfType<ModuleOp>();
+  for (Operation *op : runStages(func, Mesh::get(module), getStageAxes(module)))
+    op->moveBefore(func.front().getTerminator());
+}
+
 void Splitter::findTransfers() {
+  bool isStep = stages > 1 && loom::isTrainStep(func);
+  if (isStep) {
+    orderByRun();
+    for (BlockArgument argument : func.getArguments())
+      if (loom::isSentState(argument))
+        findTransfers(argument, getResultStage(argument));
+  }
   for (Operation &op : func.front().without_terminator())
-    for (Value result : op.getResults()) {
-      SmallVector<int64_t> readers;
-      for (Operation *user : result.getUsers())
-        if (!isa<func::ReturnOp>(user) && getStage(user) != getStage(&op) &&
-            !llvm::is_contained(readers, getStage(user)))
-          readers.push_back(getStage(user));
-      llvm::sort(readers);
-      for (int64_t reader : readers)
-        transfers.push_back({result, getStage(&op), reader, 0});
-    }
-  // Values flow to later stages only. With the transfers of earlier stages before those of later
-  // ones, all stages have theirs in one order, whatever the order of operations.
-  llvm::stable_sort(transfers,
-                    [](const Transfer &a, const Transfer &b) { return a.from < b.from; });
+    for (Value result : op.getResults())
+      findTransfers(result, getStage(&op));
+  // In a model values flow to later stages only. With the transfers of earlier stages before those
+  // of later ones, all stages have theirs in one order, whatever the order of operations.
+  if (!isStep)
+    llvm::stable_sort(transfers,
+                      [](const Transfer &a, const Transfer &b) { return a.from < b.from; });
   for (auto [i, transfer] : llvm::enumerate(transfers))
     transfer.channel = static_cast<int64_t>(i);
 }
@@ -141,7 +169,7 @@ void Splitter::buildStage(int64_t stage) {
   Operation *terminator = func.front().getTerminator();
   for (BlockArgument argument : func.getArguments()) {
     bool read = llvm::any_of(argument.getUsers(), [&](Operation *user) {
-      return (user == terminator ? getResultStage(argument) : getStage(user)) == stage;
+      return getReadingStage(argument, user) == stage;
     });
     if (read)
       inputs.push_back(argument.getArgNumber());
@@ -187,16 +215,20 @@ void Splitter::buildStage(int64_t stage) {
       addCause(recv, describeReaders(transfer));
       mapping.map(transfer.value, recv.getOutput());
     }
+  auto send = [&](Operation *producer) {
+    for (const Transfer &transfer : transfers)
+      if (transfer.from == stage && transfer.value.getDefiningOp() == producer)
+        addCause(SendOp::create(builder, transfer.value.getLoc(), mapping.lookup(transfer.value),
+                                builder.getI64IntegerAttr(transfer.to),
+                                builder.getI64IntegerAttr(transfer.channel)),
+                 describeReaders(transfer));
+  };
+  send(nullptr); // states
   for (Operation &op : func.front().without_terminator()) {
     if (getStage(&op) != stage)
       continue;
     builder.clone(op, mapping)->removeAttr(kStage);
-    for (const Transfer &transfer : transfers)
-      if (transfer.from == stage && transfer.value.getDefiningOp() == &op)
-        addCause(SendOp::create(builder, op.getLoc(), mapping.lookup(transfer.value),
-                                builder.getI64IntegerAttr(transfer.to),
-                                builder.getI64IntegerAttr(transfer.channel)),
-                 describeReaders(transfer));
+    send(&op);
   }
   SmallVector<Value> results;
   for (unsigned i : outputs)

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Sharding.h"
+#include "dialects/loom/Training.h"
 #include "passes/partition/Partition.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -130,7 +131,9 @@ LogicalResult VerifyPartitionedPass::verifyTransfers() { // P-G2
     if (static_cast<int64_t>(send.getStage()) != getFunctionStage(recv) ||
         static_cast<int64_t>(recv.getStage()) != getFunctionStage(send))
       return recv.emitOpError("and its send do not name each other's stages");
-    if (getFunctionStage(send) >= getFunctionStage(recv))
+    if (getFunctionStage(send) == getFunctionStage(recv) ||
+        (getFunctionStage(send) > getFunctionStage(recv) &&
+         !loom::isTrainStep(recv->getParentOfType<func::FuncOp>())))
       return recv.emitOpError("of stage ")
              << getFunctionStage(recv) << " waits for stage " << getFunctionStage(send)
              << "; values flow to later stages only";

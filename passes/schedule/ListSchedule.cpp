@@ -30,7 +30,8 @@ public:
   DeferredStarts run();
 
 private:
-  void build();
+  void build(bool keepsOrder);
+  bool sendsBack() const;
   void addEdge(unsigned from, unsigned to);
   void orderTransfers();
   void orderStateReaders();
@@ -83,9 +84,24 @@ void ListScheduler::addEdge(unsigned from, unsigned to) {
   ++nodes[to].numProducers;
 }
 
+/// Whether the block is a stage of a training step, which sends to later stages and to earlier
+/// ones.
+bool ListScheduler::sendsBack() const {
+  auto function = dyn_cast<func::FuncOp>(block.getParentOp());
+  return function && loom::isTrainStep(function) &&
+         llvm::any_of(nodes, [](const ScheduleNode &node) {
+           auto start = dyn_cast<dist::StartOp>(node.op);
+           return start && llvm::any_of(start.getBody().front(), [](Operation &op) {
+                    return isa<dist::SendOp, dist::RecvOp>(op);
+                  });
+         });
+}
+
 /// Transfers with one peer in one direction meet in the order of their channels. And no stage waits
 /// for a channel before it has started to send all lower ones: then the lowest channel not yet met
 /// can always meet. Without overlap every transfer is waited for, so all follow their channels.
+/// Where stages send both ways, no stage starts to receive before that, either: the memory would be
+/// taken from the beginning of the step.
 void ListScheduler::orderTransfers() {
   struct Transfer {
     int64_t channel, peer;
@@ -110,13 +126,16 @@ void ListScheduler::orderTransfers() {
     }
   }
   llvm::stable_sort(transfers);
+  bool areLate = sendsBack();
   for (auto [i, before] : llvm::enumerate(transfers)) {
     for (const Transfer &after : ArrayRef(transfers).drop_front(i + 1)) {
       if (before.start == after.start)
         continue;
       if (!overlap || (before.sends == after.sends && before.peer == after.peer))
         addEdge(before.start, after.start);
-      else if (before.sends && !after.sends)
+      else if (before.sends && !after.sends && areLate)
+        addEdge(before.start, after.start);
+      else if (!after.sends && (before.sends || areLate))
         for (Operation *done : nodes[after.start].op->getUsers())
           addEdge(before.start, indices.lookup(done));
     }
@@ -147,7 +166,12 @@ void ListScheduler::orderStateReaders() {
   }
 }
 
-void ListScheduler::build() {
+/// Where the order is kept, compute follows the program, in which forward and backward work take
+/// turns: no estimate of one stage tells when another one sends.
+void ListScheduler::build(bool keepsOrder) {
+  nodes.clear();
+  indices.clear();
+  edges.clear();
   llvm::DenseMap<plan::StreamAttr, unsigned> streams;
   for (Operation &op : block.without_terminator()) {
     indices[&op] = nodes.size();
@@ -167,6 +191,15 @@ void ListScheduler::build() {
             addEdge(it->second, i);
     });
   orderTransfers();
+  if (keepsOrder && sendsBack()) {
+    std::optional<unsigned> last;
+    for (unsigned i = 0; i < nodes.size(); ++i)
+      if (nodes[i].kind == Kind::Compute) {
+        if (last)
+          addEdge(*last, i);
+        last = i;
+      }
+  }
   orderStateReaders();
   // Edges between transfers follow channels, which may go against program order.
   measurePaths(nodes);
@@ -208,8 +241,12 @@ DeferredStarts ListScheduler::defer(ListOrder &order) const {
 }
 
 DeferredStarts ListScheduler::run() {
-  build();
+  build(/*keepsOrder=*/true);
   ListOrder chosen = runList(nodes);
+  if (chosen.order.size() < nodes.size()) {
+    build(/*keepsOrder=*/false);
+    chosen = runList(nodes);
+  }
   // A cycle, through channels that contradict the data flow, keeps the program's order;
   // verification reports it.
   if (chosen.order.size() < nodes.size())

@@ -6,6 +6,7 @@
 #include "passes/shard/StageAssignment.h"
 
 #include "dialects/loom/Control.h"
+#include "dialects/loom/Training.h"
 
 #include <map>
 
@@ -32,9 +33,16 @@ StageAssignment::StageAssignment(ModuleOp module, StringAttr axis) : module(modu
       continue;
     bool isGiven = stages > 1 && llvm::any_of(listAnchored(func),
                                               [](Operation *op) { return op->hasAttr(kStage); });
-    (isGiven ? given : free).push_back(func);
+    if (stages > 1 && loom::isTrainStep(func))
+      steps.push_back(func);
+    else
+      (isGiven ? given : free).push_back(func);
   }
-  isAllFree = given.empty();
+  for (func::FuncOp step : steps)
+    for (Operation *op : listAnchored(step))
+      if (auto stage = op->getAttrOfType<IntegerAttr>(kStage))
+        givenInSteps[op] = stage.getInt();
+  isAllFree = given.empty() && givenInSteps.empty();
 }
 
 void StageAssignment::setStage(Operation *op, int64_t stage) {
@@ -156,8 +164,14 @@ LogicalResult StageAssignment::apply(const StageStarts &starts) {
           inner.setAttr(kStage, op->getAttr(kStage));
       });
     }
+  // Training steps, which have neither, follow when all of the model has its stages.
+  TrainStages training(llvm::to_vector(llvm::concat<func::FuncOp>(given, free)), stages);
+  for (func::FuncOp step : steps) {
+    training.place(step, givenInSteps);
+    settle(step);
+  }
   if (stages > 1)
-    placeStates();
+    placeStates(steps.empty() ? TrainStages::Owners() : training.getOwners());
   return success();
 }
 
@@ -192,16 +206,16 @@ void StageAssignment::settle(func::FuncOp func) {
 }
 
 /// Writes down which stage keeps each state. A function that only passes a state on has no say.
-void StageAssignment::placeStates() {
-  llvm::DenseMap<StringAttr, Attribute> owners;
+void StageAssignment::placeStates(TrainStages::Owners owners) {
+  Builder builder(module.getContext());
   auto functions = llvm::make_filter_range(module.getOps<func::FuncOp>(),
                                            [](func::FuncOp func) { return !loom::isBody(func); });
   for (func::FuncOp func : functions)
     for (const StateUse &use : getStateUses(func))
-      owners.try_emplace(use.state, use.op->getAttr(kStage));
+      owners.try_emplace(use.state, use.op->getAttrOfType<IntegerAttr>(kStage).getInt());
   for (func::FuncOp func : functions)
     for (unsigned i = 0; i < func.getNumArguments(); ++i)
       if (auto state = func.getArgAttrOfType<StringAttr>(i, loom::kState))
-        if (Attribute owner = owners.lookup(state))
-          func.setArgAttr(i, kStage, owner);
+        if (auto owner = owners.find(state); owner != owners.end())
+          func.setArgAttr(i, kStage, builder.getI64IntegerAttr(owner->second));
 }

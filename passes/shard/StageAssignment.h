@@ -7,11 +7,13 @@
 #define GRIDLOOM_PASSES_SHARD_STAGEASSIGNMENT_H
 
 #include "passes/shard/StageCuts.h"
+#include "passes/shard/TrainStages.h"
 
 namespace gridloom {
 
 /// The stages of a program's operations, which can be cut again while nothing else refers to the
-/// copies that stages have of constants and weights.
+/// copies that stages have of constants and weights. Training steps are not cut: they follow the
+/// model that they train.
 class StageAssignment {
 public:
   /// `axis` is the one whose coordinate is the stage; without it in the mesh there is one stage.
@@ -30,7 +32,7 @@ private:
   mlir::LogicalResult requireOperations(llvm::ArrayRef<mlir::Operation *> anchored);
   void reportNoCut(llvm::ArrayRef<StageProfile> profiles);
   void settle(mlir::func::FuncOp func);
-  void placeStates();
+  void placeStates(TrainStages::Owners owners);
   void setStage(mlir::Operation *op, int64_t stage);
 
   mlir::ModuleOp module;
@@ -38,6 +40,8 @@ private:
   int64_t stages = 1;
   bool isAllFree = true;
   llvm::SmallVector<mlir::func::FuncOp> free, given; ///< of stages
+  llvm::SmallVector<mlir::func::FuncOp> steps;       ///< of training
+  TrainStages::Given givenInSteps;
   /// Of floating operations, with what they were made from.
   llvm::SmallVector<std::pair<mlir::Operation *, mlir::Operation *>> copies;
 };

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/shard/StageCuts.h"
 
+#include "dialects/loom/Training.h"
 #include "dialects/loom/Work.h"
 
 using namespace mlir;
@@ -18,7 +19,8 @@ SmallVector<StateUse> gridloom::getStateUses(func::FuncOp func) {
   SmallVector<StateUse> uses;
   Operation *terminator = func.front().getTerminator();
   for (BlockArgument argument : func.getArguments())
-    if (auto state = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState))
+    if (auto state = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState);
+        state && !loom::isSentState(argument))
       for (Operation *user : argument.getUsers())
         if (user != terminator)
           uses.push_back({state, user});

@@ -26,7 +26,8 @@ struct StateUse {
   mlir::Operation *op;
 };
 
-/// All uses of a function's states; passing one on from argument to result is none.
+/// All uses of a function's states that are where the state lies; passing one on from argument to
+/// result is none.
 llvm::SmallVector<StateUse> getStateUses(mlir::func::FuncOp func);
 
 /// What stages are balanced by.

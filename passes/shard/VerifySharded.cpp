@@ -7,6 +7,7 @@
 #include "dialects/dist/RequireMesh.h"
 #include "dialects/dist/Splits.h"
 #include "dialects/loom/Control.h"
+#include "dialects/loom/Training.h"
 #include "passes/shard/Shard.h"
 #include "passes/shard/StageCuts.h"
 
@@ -123,6 +124,8 @@ LogicalResult VerifyShardedPass::verifyStage(Operation *op) {
   auto stage = op->getAttrOfType<IntegerAttr>(kStage);
   if (!stage)
     return op->emitOpError("has no stage");
+  if (loom::isTrainStep(op->getParentOfType<func::FuncOp>()))
+    return success(); // the backward part goes back through the stages
   for (Value operand : op->getOperands())
     if (Operation *producer = operand.getDefiningOp())
       if (auto earlier = producer->getAttrOfType<IntegerAttr>(kStage);

@@ -35,7 +35,7 @@ REFUSED = {
         ["--loss", "cross_entropy(y, l, class_weights=[1, 2])"],
         "class_weights has 2 numbers, 'y' [8, 5] has 5 classes along axis -1; give one for each",
     ),
-    "stages": ([*LOSS, "--mesh", "pipe=2"], "take 'pipe' out of --mesh pipe=2"),
+    "a search of stages": ([*LOSS, "--mesh", "pipe=2,x=2", "--strategy", "search"], "no search cuts a training step into pipeline stages"),
     "zero without data": ([*LOSS, "--mesh", "model=2", "--zero", "1"], "name an axis data"),
     "zero with a search": ([*LOSS, "--mesh", "a=2", "--zero", "1", "--strategy", "search"], "--zero does not go with --strategy search"),
     "parts that do not divide": ([*LOSS, "--microbatches", "3"], "does not divide the batch 'batch' of 8; the nearest that do are 2 and 4"),
