@@ -137,40 +137,46 @@ double dot(const HostTensor &x, const HostTensor &y) {
   return sum;
 }
 
+std::string nameArgument(size_t i) { return {static_cast<char>('a' + i)}; }
+
+/// The case in f64, with its result times argument %cotangent as output.
+std::string makeProgram(const Case &test) {
+  std::string text = "func.func @main(";
+  for (auto [i, type] : llvm::enumerate(test.arguments)) {
+    std::string name = nameArgument(i);
+    llvm::StringRef plain(type);
+    plain.consume_front("index ");
+    text +=
+        "%" + name + ": " + plain.str() + " {loom.name = \"" + name + "\", loom.dim_names = []}, ";
+  }
+  text += "%cotangent: " + test.result + " {loom.name = \"cotangent\", loom.dim_names = []}) -> (" +
+          test.result +
+          " {loom.name = \"out\", loom.dim_names = []}) attributes {loom.entry = "
+          "\"main\", loom.dims = {}} {\n" +
+          test.body + "\n %out = loom.multiply %r, %cotangent : " + test.result +
+          "\n return %out : " + test.result + "\n}";
+  for (size_t at = text.find("f32"); at != std::string::npos; at = text.find("f32", at))
+    text.replace(at, 3, "f64");
+  return text;
+}
+
+/// Adds outputs NAME.grad.
+mlir::LogicalResult differentiate(Context &context, mlir::ModuleOp module, const Case &test) {
+  mlir::PassManager manager(context.get());
+  DifferentiateOptions options;
+  options.of = "out";
+  for (auto [i, type] : llvm::enumerate(test.arguments))
+    if (isFloatType(type))
+      options.withRespectTo.push_back(nameArgument(i));
+  manager.addPass(createDifferentiate(options));
+  return manager.run(module);
+}
+
 class Derivative : public ::testing::TestWithParam<Case> {
 protected:
-  /// The case in f64, with its result times argument %cotangent as output.
-  std::string makeProgram() const {
-    const Case &test = GetParam();
-    std::string text = "func.func @main(";
-    for (auto [i, type] : llvm::enumerate(test.arguments)) {
-      std::string name(1, static_cast<char>('a' + i));
-      llvm::StringRef plain(type);
-      plain.consume_front("index ");
-      text += "%" + name + ": " + plain.str() + " {loom.name = \"" + name +
-              "\", loom.dim_names = []}, ";
-    }
-    text += "%cotangent: " + test.result +
-            " {loom.name = \"cotangent\", loom.dim_names = []}) -> (" + test.result +
-            " {loom.name = \"out\", loom.dim_names = []}) attributes {loom.entry = "
-            "\"main\", loom.dims = {}} {\n" +
-            test.body + "\n %out = loom.multiply %r, %cotangent : " + test.result +
-            "\n return %out : " + test.result + "\n}";
-    for (size_t at = text.find("f32"); at != std::string::npos; at = text.find("f32", at))
-      text.replace(at, 3, "f64");
-    return text;
-  }
-
-  /// Adds outputs NAME.grad.
+  std::string makeProgram() const { return ::makeProgram(GetParam()); }
   mlir::LogicalResult differentiate(mlir::ModuleOp module) {
-    mlir::PassManager manager(context.get());
-    DifferentiateOptions options;
-    options.of = "out";
-    for (auto [i, type] : llvm::enumerate(GetParam().arguments))
-      if (isFloatType(type))
-        options.withRespectTo.push_back(std::string(1, static_cast<char>('a' + i)));
-    manager.addPass(createDifferentiate(options));
-    return manager.run(module);
+    return ::differentiate(context, module, GetParam());
   }
 
   /// Values where the functions are smooth.
@@ -222,7 +228,7 @@ TEST_P(Derivative, IsTheLimitOfDifferences) {
   ASSERT_TRUE(succeeded(gradients)) << context.takeError();
   for (auto [i, type] : llvm::enumerate(GetParam().arguments))
     if (isFloatType(type))
-      ASSERT_TRUE(gradients->contains(std::string(1, static_cast<char>('a' + i)) + ".grad")) << i;
+      ASSERT_TRUE(gradients->contains(nameArgument(i) + ".grad")) << i;
   for (int sample = 0; sample < 3; ++sample) {
     NamedTensors up = inputs, down = inputs;
     double expected = 0, scale = 0;
@@ -252,6 +258,121 @@ TEST_P(Derivative, IsTheLimitOfDifferences) {
 
 INSTANTIATE_TEST_SUITE_P(Operations, Derivative, ::testing::ValuesIn(listCases()),
                          [](const auto &info) { return std::string(info.param.name); });
+
+//===----------------------------------------------------------------------===//
+// Where the operation is a polynomial
+//===----------------------------------------------------------------------===//
+
+/// In exact arithmetic <ct, J v> = <J^T ct, v> holds bit by bit, if J v is exact, too. Along a
+/// line, g(e) = <ct, f(x + e v)> has the derivative <ct, J v> at 0, which the values at 0, 1, ...
+/// give exactly if g is a polynomial: the sum of (-1)^(k+1) D^k g(0) / k over its forward
+/// differences D^k (Jordan 1965, section 59).
+class ExactDerivative {
+public:
+  /// Polynomials of at most this degree.
+  static constexpr int kDegree = 8;
+  enum Verdict { NoPolynomial, NoPullback, Wrong, Exact };
+
+  explicit ExactDerivative(const Case &test) : test(test) {}
+
+  Verdict judge() {
+    auto module = context.parse(makeProgram(test));
+    if (!module)
+      return Wrong;
+    mlir::OwningOpRef<mlir::ModuleOp> plain = module->clone();
+    if (failed(differentiate(context, *module, test)))
+      return NoPullback;
+    for (int sample = 0; sample < 3; ++sample) {
+      NamedTensors inputs = makeInputs(*plain);
+      std::map<std::string, HostTensor> direction;
+      for (auto [i, type] : llvm::enumerate(test.arguments))
+        if (isFloatType(type))
+          direction[nameArgument(i)] = makeIntegers(inputs[nameArgument(i)].getShape(), 4);
+      std::optional<loom::Exact> forward = differentiateAlong(*plain, inputs, direction);
+      if (!forward)
+        return NoPolynomial;
+      auto gradients = run(*module, inputs, {.exact = true, .observer = {}});
+      if (failed(gradients))
+        return Wrong;
+      loom::Exact reverse;
+      for (const auto &[name, along] : direction)
+        for (auto [g, v] :
+             llvm::zip_equal((*gradients)[name + ".grad"].toExact(), along.toExactMode().toExact()))
+          reverse = reverse + g * v;
+      if (!(reverse == *forward))
+        return Wrong;
+    }
+    return Exact;
+  }
+
+private:
+  /// Whole numbers from -`most` to `most`, none of them 0; far apart where `most` is large, so that
+  /// no small step changes their order.
+  HostTensor makeIntegers(llvm::ArrayRef<int64_t> shape, double most) {
+    std::vector<double> values = numbers.make(shape, -most, most).toDoubles();
+    for (double &value : values)
+      value = value < 0 ? std::floor(value) : std::ceil(value);
+    return HostTensor::fromDoubles(ElementKind::F64, shape, values);
+  }
+
+  NamedTensors makeInputs(mlir::ModuleOp module) {
+    Case whole = test;
+    whole.arguments.push_back(test.result); // %cotangent
+    NamedTensors inputs = makeCaseInputs(whole, module);
+    for (auto &entry : inputs)
+      if (entry.second.getKind() == ElementKind::F64)
+        entry.second = makeIntegers(entry.second.getShape(), 1e9);
+    auto function = *module.getOps<mlir::func::FuncOp>().begin();
+    auto type = mlir::cast<mlir::RankedTensorType>(function.getResultTypes()[0]);
+    inputs["cotangent"] = makeIntegers(type.getShape(), 1e9);
+    return inputs;
+  }
+
+  /// The derivative of the output's sum at 0; nothing if it is no polynomial.
+  std::optional<loom::Exact> differentiateAlong(mlir::ModuleOp module, const NamedTensors &inputs,
+                                                std::map<std::string, HostTensor> &direction) {
+    std::vector<loom::Exact> differences;
+    for (int point = 0; point <= kDegree + 1; ++point) {
+      NamedTensors at = inputs;
+      for (const auto &[name, along] : direction)
+        at[name] = step(at[name], point, along);
+      auto outputs = run(module, at, {.exact = true, .observer = {}});
+      if (failed(outputs))
+        return std::nullopt;
+      differences.emplace_back();
+      for (loom::Exact value : (*outputs)["out"].toExact())
+        differences.back() = differences.back() + value;
+    }
+    loom::Exact derivative;
+    for (int order = 1; order <= kDegree + 1; ++order) {
+      for (int i = 0; i + order <= kDegree + 1; ++i)
+        differences[i] = differences[i + 1] - differences[i];
+      loom::Exact term = differences[0] / loom::Exact::fromInt(order);
+      derivative = order % 2 ? derivative + term : derivative - term;
+    }
+    if (!(differences[0] == loom::Exact()))
+      return std::nullopt;
+    return derivative;
+  }
+
+  const Case &test;
+  Context context;
+  Numbers numbers;
+};
+
+TEST(ExactDerivatives, OfPolynomialsAreExact) {
+  std::map<ExactDerivative::Verdict, std::vector<std::string>> names;
+  for (const Case &test : listCases())
+    names[ExactDerivative(test).judge()].push_back(test.name);
+  EXPECT_THAT(names[ExactDerivative::Wrong], ::testing::IsEmpty());
+  size_t exact = names[ExactDerivative::Exact].size();
+  std::printf("derivatives: %zu cases are polynomials, bit by bit; %zu are not; %zu have none\n",
+              exact, names[ExactDerivative::NoPolynomial].size(),
+              names[ExactDerivative::NoPullback].size());
+  for (const std::string &name : names[ExactDerivative::NoPolynomial])
+    std::printf("  no polynomial: %s\n", name.c_str());
+  EXPECT_GE(exact, 40U);
+}
 
 //===----------------------------------------------------------------------===//
 // Batch normalisation
