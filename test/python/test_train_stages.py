@@ -168,11 +168,3 @@ def test_more_parts_keep_stages_busy(tools, tmp_path, stages):
         (step,) = (program for program in found["programs"] if program["entry"] == "train_step")
         expected = (stages - 1) / (stages - 1 + parts)
         assert step["bubble_percent"] == pytest.approx(100 * expected, abs=4), parts
-
-
-def test_a_state_of_two_stages_is_refused(tools, tmp_path):
-    """Embeddings that are the last layer's weight as well lie in one stage, and nothing can be cut between."""
-    path = zoo.save(zoo.gpt2(zoo.Gpt2Config(layers=1, hidden=32, heads=4, vocabulary=40, positions=16), zoo.Random(0)), tmp_path / "m.onnx")
-    arguments = ["--train", "--loss", "cross_entropy(logits, labels)", "--dim", "batch=4", "--dim", "sequence=6", "--mesh", "pipe=2"]
-    result = tools.call("compile", path, "-o", tmp_path / "m.plan", *arguments, check=False)
-    assert result.returncode == 1 and "state 'wte.weight' is used from" in result.stderr, result.stderr
