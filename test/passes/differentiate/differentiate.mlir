@@ -13,7 +13,7 @@ loom.weight @unused : tensor<3xf32> from <"", offset = 48, bytes = 12>
 // CHECK-SAME: tensor<3xf32> {loom.dim_names = [""], loom.gradient, loom.name = "bias.grad"})
 // CHECK: %[[Y:.*]] = loom.dot_general %[[X]]
 // CHECK: %[[P:.*]] = loom.tanh
-// CHECK: %[[SEED:.*]] = loom.constant dense<1.000000e+00> : tensor<2xf32> loc("loss.grad"("loss"))
+// CHECK: %[[SEED:.*]] = loom.constant dense<1.000000e+00> : tensor<2xf32> loc("loss.grad")
 // CHECK: %[[CT:.*]] = loom.broadcast %[[SEED]] dims = [0] : (tensor<2xf32>) -> tensor<2x3xf32> loc("Sum.grad"("Sum"))
 // CHECK: %[[SQUARE:.*]] = loom.multiply %[[P]], %[[P]] : tensor<2x3xf32> loc("Tanh.grad"("Tanh"))
 // CHECK: loom.subtract %{{.*}}, %[[SQUARE]]
