@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/loom/Training.h"
 #include "passes/communicate/Communicate.h"
 
 using namespace mlir;
@@ -38,6 +39,11 @@ private:
       if (Attribute attr = op->getAttr(name))
         done->setAttr(name, attr);
     op->replaceAllUsesWith(done.getOutputs());
+    // Where stages send both ways, one that waits for its send would not receive what its peer
+    // waits for: the step waits for all of them at its end.
+    if (auto function = dyn_cast<func::FuncOp>(op->getBlock()->getParentOp());
+        isa<SendOp>(op) && function && loom::isTrainStep(function))
+      done->moveBefore(function.front().getTerminator());
     Block *body = builder.createBlock(&start.getBody());
     op->moveBefore(body, body->end());
     builder.setInsertionPointToEnd(body);

@@ -202,19 +202,24 @@ void Splitter::buildStage(int64_t stage) {
   builder.setInsertionPointToEnd(local.addEntryBlock());
   for (auto [i, argument] : llvm::zip_equal(inputs, local.getArguments()))
     mapping.map(func.getArgument(i), argument);
+  auto receive = [&](const Transfer &transfer) {
+    auto recv = RecvOp::create(builder, transfer.value.getLoc(), transfer.value.getType(),
+                               builder.getI64IntegerAttr(transfer.from),
+                               builder.getI64IntegerAttr(transfer.channel));
+    if (Operation *producer = transfer.value.getDefiningOp())
+      for (StringRef name : {kShardings, kOrigins})
+        if (Attribute attr = producer->getAttr(name))
+          recv->setAttr(name, attr);
+    addCause(recv, describeReaders(transfer));
+    mapping.map(transfer.value, recv.getOutput());
+  };
   // All receives first, in channel order: the schedule lets each be waited for when it is needed.
+  // Where stages send both ways, each is before its first reader, so that none is waited for before
+  // all lower channels are sent.
+  bool isStep = loom::isTrainStep(func);
   for (const Transfer &transfer : transfers)
-    if (transfer.to == stage) {
-      auto recv = RecvOp::create(builder, transfer.value.getLoc(), transfer.value.getType(),
-                                 builder.getI64IntegerAttr(transfer.from),
-                                 builder.getI64IntegerAttr(transfer.channel));
-      if (Operation *producer = transfer.value.getDefiningOp())
-        for (StringRef name : {kShardings, kOrigins})
-          if (Attribute attr = producer->getAttr(name))
-            recv->setAttr(name, attr);
-      addCause(recv, describeReaders(transfer));
-      mapping.map(transfer.value, recv.getOutput());
-    }
+    if (transfer.to == stage && !isStep)
+      receive(transfer);
   auto send = [&](Operation *producer) {
     for (const Transfer &transfer : transfers)
       if (transfer.from == stage && transfer.value.getDefiningOp() == producer)
@@ -227,6 +232,10 @@ void Splitter::buildStage(int64_t stage) {
   for (Operation &op : func.front().without_terminator()) {
     if (getStage(&op) != stage)
       continue;
+    for (const Transfer &transfer : transfers)
+      if (isStep && transfer.to == stage && !mapping.contains(transfer.value) &&
+          llvm::is_contained(op.getOperands(), transfer.value))
+        receive(transfer);
     builder.clone(op, mapping)->removeAttr(kStage);
     send(&op);
   }

@@ -14,13 +14,13 @@ loom.weight @unused : tensor<3xf32> from <"", offset = 48, bytes = 12>
 // CHECK: %[[Y:.*]] = loom.dot_general %[[X]]
 // CHECK: %[[P:.*]] = loom.tanh
 // CHECK: %[[SEED:.*]] = loom.constant dense<1.000000e+00> : tensor<2xf32> loc("loss.grad")
-// CHECK: %[[CT:.*]] = loom.broadcast %[[SEED]] dims = [0] : (tensor<2xf32>) -> tensor<2x3xf32> loc("Sum.grad")
-// CHECK: %[[SQUARE:.*]] = loom.multiply %[[P]], %[[P]] : tensor<2x3xf32> loc("Tanh.grad")
+// CHECK: %[[CT:.*]] = loom.broadcast %[[SEED]] dims = [0] : (tensor<2xf32>) -> tensor<2x3xf32> loc("Sum.grad"("Sum"))
+// CHECK: %[[SQUARE:.*]] = loom.multiply %[[P]], %[[P]] : tensor<2x3xf32> loc("Tanh.grad"("Tanh"))
 // CHECK: loom.subtract %{{.*}}, %[[SQUARE]]
-// CHECK: %[[B:.*]] = loom.reduce sum %{{.*}} dims = [0] : (tensor<2x3xf32>) -> tensor<3xf32> loc("Repeat.grad")
+// CHECK: %[[B:.*]] = loom.reduce sum %{{.*}} dims = [0] : (tensor<2x3xf32>) -> tensor<3xf32> loc("Repeat.grad"("Repeat"))
 // CHECK: %[[W:.*]] = loom.dot_general %{{.*}}, %[[X]] batch = [] x [] contract = [0] x [0]
-// CHECK: %[[WT:.*]] = loom.transpose %[[W]] [1, 0] : (tensor<3x4xf32>) -> tensor<4x3xf32> loc("MatMul.grad")
-// CHECK: %[[TWICE:.*]] = loom.add %[[B]], %[[B]] : tensor<3xf32> loc("bias.grad")
+// CHECK: %[[WT:.*]] = loom.transpose %[[W]] [1, 0] : (tensor<3x4xf32>) -> tensor<4x3xf32> loc("MatMul.grad"("MatMul"))
+// CHECK: %[[TWICE:.*]] = loom.add %[[B]], %[[B]] : tensor<3xf32> loc("bias.grad"("bias"))
 // CHECK: return %{{.*}}, %{{.*}}, %[[WT]], %[[TWICE]]
 
 // CHOSEN-LABEL: func.func @main(
