@@ -34,6 +34,14 @@ std::vector<Mutation> findTensorMutations(mlir::ModuleOp module);
 /// Faults of programs on buffers, after the phase allocate: events, streams, buffers, groups.
 std::vector<Mutation> findPlanMutations(mlir::ModuleOp module);
 
+/// Faults of training steps after the phase communicate: reductions, divisors, masks of padding,
+/// gradients of another step or part of the batch, states that are not kept or differ between
+/// devices.
+std::vector<Mutation> findTrainingMutations(mlir::ModuleOp module);
+
+/// True for what depends on where the device is.
+bool dependsOnPlace(mlir::Value value);
+
 /// True when operands i and j of the kernel that `op` calls may change places.
 bool areInterchangeable(mlir::Operation *op, mlir::FlatSymbolRefAttr kernel, unsigned i,
                         unsigned j);

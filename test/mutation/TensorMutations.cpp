@@ -96,8 +96,9 @@ ArrayAttr makeAxes(MLIRContext *context, ArrayRef<StringRef> names) {
   return Builder(context).getStrArrayAttr(names);
 }
 
-/// True for what depends on where the device is.
-bool dependsOnPlace(Value value) {
+} // namespace
+
+bool gridloom::testing::dependsOnPlace(Value value) {
   BackwardSliceOptions options;
   options.inclusive = true;
   options.omitBlockArguments = true;
@@ -106,8 +107,6 @@ bool dependsOnPlace(Value value) {
     (void)getBackwardSlice(op, &slice, options);
   return llvm::any_of(slice, [](Operation *op) { return isa<dist::AxisIndexOp>(op); });
 }
-
-} // namespace
 
 //===----------------------------------------------------------------------===//
 // Collectives
@@ -369,7 +368,7 @@ void Finder::visit(dist::RecvOp op) {
 
 void Finder::visit(loom::SelectOp op) {
   bool isKernel = isa<plan::KernelOp>(op->getParentOp());
-  if (!isKernel && !dependsOnPlace(op.getPredicate()))
+  if (!isKernel && !gridloom::testing::dependsOnPlace(op.getPredicate()))
     return;
   for (unsigned side : {1u, 2u})
     add("missing mask", op, side == 1 ? "always the first" : "always the second",
