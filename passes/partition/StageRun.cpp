@@ -16,8 +16,8 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
-/// Of what costs nothing: operations end one after another.
-static constexpr double kLeastSeconds = 1e-12;
+/// Between the ends of operations that take no time, in seconds: one comes after another.
+static constexpr double kTick = 1e-12;
 
 namespace {
 
@@ -85,7 +85,7 @@ double StageRun::getNextStart(Stage &stage) {
 void StageRun::start(unsigned index, double time) {
   Node &node = nodes[index];
   Stage &stage = stages[node.stage];
-  stage.isFree = time + node.seconds + kLeastSeconds;
+  stage.isFree = time + node.seconds + kTick;
   node.end = stage.isFree + node.beside;
   for (OpResult result : node.op->getResults()) {
     double sent =

@@ -249,7 +249,7 @@ void AddTrainStepPass::describeTraining(const TrainSettings &settings) {
   if (!names.empty())
     told.push_back(builder.getNamedAttr("terms", builder.getStrArrayAttr(names)));
   if (settings.lossScale)
-    told.push_back(builder.getNamedAttr(
-        "least_loss_scale", builder.getF64FloatAttr(settings.lossScale->getMinimum())));
+    told.push_back(builder.getNamedAttr("least_loss_scale",
+                                        builder.getF64FloatAttr(settings.lossScale->getMinimum())));
   getOperation()->setAttr(loom::kTraining, builder.getDictionaryAttr(told));
 }
