@@ -7,28 +7,34 @@
 
 #include "dialects/loom/Loom.h"
 
-#include "llvm/Support/MathExtras.h"
-
 using namespace mlir;
 
 namespace gridloom {
 
+/// Bytes that kernels and libraries take the addresses of buffers to be multiples of.
+constexpr int64_t kLine = 64;
+
+static bool fillsLines(Value value) {
+  return loom::getByteSize(cast<RankedTensorType>(value.getType())) % kLine == 0;
+}
+
 bool isMessage(Operation *op) {
   auto reduce = dyn_cast<dist::AllReduceOp>(op);
-  return reduce && reduce.getInputs().size() > 1;
+  return reduce && reduce.getInputs().size() > 1 &&
+         llvm::count_if(reduce.getInputs(), [](Value input) { return !fillsLines(input); }) <= 1;
 }
 
 Message layOutMessage(dist::AllReduceOp op) {
-  constexpr int64_t kLine =
-      64; // bytes, of which kernels and libraries take buffers to be multiples
   Message message;
+  message.offsets.resize(op.getInputs().size());
   int64_t end = 0; // in elements
-  for (Value input : op.getInputs()) {
-    auto type = cast<RankedTensorType>(input.getType());
-    int64_t element = loom::getByteSize(RankedTensorType::get({}, type.getElementType()));
-    message.offsets.push_back(llvm::alignTo(end, std::max<int64_t>(1, kLine / element)));
-    end = message.offsets.back() + type.getNumElements();
-  }
+  // The one that fills no whole lines comes last.
+  for (bool fills : {true, false})
+    for (auto [input, offset] : llvm::zip_equal(op.getInputs(), message.offsets))
+      if (fillsLines(input) == fills) {
+        offset = end;
+        end += cast<RankedTensorType>(input.getType()).getNumElements();
+      }
   auto element = cast<RankedTensorType>(op.getInputs()[0].getType()).getElementType();
   message.type = RankedTensorType::get({end}, element);
   return message;

@@ -17,7 +17,9 @@ struct Message {
   llvm::SmallVector<int64_t> offsets; ///< of each value, in elements; each begins a cache line
 };
 
-/// Whether the operation is an all_reduce of several values.
+/// Whether the operation is an all_reduce of several values that are one message: all but
+/// one fill whole lines, so that nothing between them is sent that no one has written. Others are
+/// sent one by one, in one group.
 bool isMessage(mlir::Operation *op);
 
 Message layOutMessage(dist::AllReduceOp op);

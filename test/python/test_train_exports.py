@@ -24,7 +24,7 @@ def make_trainer(tools, folder, name: str, seed: int, mesh: str | None, precisio
     plan = gridloom.compile(
         MODELS[name](folder / f"{name}{seed}.onnx", seed), folder / f"{name}{seed}{mesh}{precision}.plan", tools=tools.folder,
         train=True, loss="cross_entropy(logits, labels)", metric="accuracy(logits, labels)",
-        optimizer="adamw(lr=3e-3, weight_decay=0.01)", clip="norm(1.0)", param={"rank<=1": "weight_decay=0"},
+        optimizer="adamw(lr=1e-3, weight_decay=0.01)", clip="norm(1.0)", param={"rank<=1": "weight_decay=0"},
         dims={"batch": BATCH}, mesh=mesh, precision=precision,
     )  # fmt: skip
     return gridloom.Trainer(plan, schedule=f"cosine(warmup=5, total={STEPS})", seed=seed, threads=1)

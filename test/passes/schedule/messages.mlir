@@ -1,14 +1,14 @@
 // RUN: gridloom-opt %s --split-input-file --plan-schedule --plan-verify-scheduled --plan-allocate --plan-verify-allocated --mlir-print-local-scope | FileCheck %s
 
 plan.kernel @exp {
-^bb0(%x: tensor<3x2xf32>):
-  %0 = loom.exp %x : tensor<3x2xf32>
-  loom.yield %0 : tensor<3x2xf32>
+^bb0(%x: tensor<8x2xf32>):
+  %0 = loom.exp %x : tensor<8x2xf32>
+  loom.yield %0 : tensor<8x2xf32>
 }
 plan.kernel @add {
-^bb0(%x: tensor<6xf32>, %y: tensor<6xf32>):
-  %0 = loom.add %x, %y : tensor<6xf32>
-  loom.yield %0 : tensor<6xf32>
+^bb0(%x: tensor<16xf32>, %y: tensor<16xf32>):
+  %0 = loom.add %x, %y : tensor<16xf32>
+  loom.yield %0 : tensor<16xf32>
 }
 dist.mesh @mesh <["data" = 2]>
 
@@ -17,40 +17,40 @@ dist.mesh @mesh <["data" = 2]>
 // CHECK-LABEL: plan.program @message
 // CHECK-DAG: %[[X:.*]] = plan.buffer input "x"
 // CHECK-DAG: %[[Y:.*]] = plan.buffer output "y"
-// CHECK-DAG: %[[M:.*]] = plan.buffer registered {bytes = 88 : i64, offset = 0 : i64} : <tensor<22xf32>>
-// CHECK-DAG: plan.alias %[[M]] : (!plan.buffer<tensor<22xf32>>) -> !plan.buffer<tensor<6xf32>>
-// CHECK-DAG: plan.alias %[[M]] {offset = 16 : i64} : (!plan.buffer<tensor<22xf32>>) -> !plan.buffer<tensor<6xf32>>
+// CHECK-DAG: %[[M:.*]] = plan.buffer registered {bytes = 128 : i64, offset = 0 : i64} : <tensor<32xf32>>
+// CHECK-DAG: plan.alias %[[M]] : (!plan.buffer<tensor<32xf32>>) -> !plan.buffer<tensor<16xf32>>
+// CHECK-DAG: plan.alias %[[M]] {offset = 16 : i64} : (!plan.buffer<tensor<32xf32>>) -> !plan.buffer<tensor<16xf32>>
 // CHECK: plan.block {
 // CHECK-DAG: plan.launch @exp ins(%[[X]] : {{.*}})
-// CHECK-DAG: plan.copy ins(%{{.*}} : !plan.buffer<tensor<6xf32>>)
+// CHECK-DAG: plan.copy ins(%{{.*}} : !plan.buffer<tensor<16xf32>>)
 // CHECK: plan.group all_reduce over ["data"] by sum sequence 0 ins(%[[M]] : {{.*}}) outs(%[[M]] : {{.*}})
 // CHECK: plan.launch @add {{.*}} outs(%[[Y]] : {{.*}})
 // CHECK: } {{{.*}}registered_bytes = 128 : i64
-func.func @message(%x: tensor<3x2xf32> {loom.name = "x"}) -> (tensor<6xf32> {loom.name = "y"})
+func.func @message(%x: tensor<8x2xf32> {loom.name = "x"}) -> (tensor<16xf32> {loom.name = "y"})
     attributes {loom.entry = "main", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
-  %0 = plan.call @exp(%x) : (tensor<3x2xf32>) -> tensor<3x2xf32>
-  %1 = loom.reshape %0 : (tensor<3x2xf32>) -> tensor<6xf32>
-  %2 = loom.reshape %x : (tensor<3x2xf32>) -> tensor<6xf32>
+  %0 = plan.call @exp(%x) : (tensor<8x2xf32>) -> tensor<8x2xf32>
+  %1 = loom.reshape %0 : (tensor<8x2xf32>) -> tensor<16xf32>
+  %2 = loom.reshape %x : (tensor<8x2xf32>) -> tensor<16xf32>
   %f = dist.start {
-    %r:2 = dist.all_reduce %1, %2 over ["data"] sum : tensor<6xf32>, tensor<6xf32>
-    dist.yield %r#0, %r#1 : tensor<6xf32>, tensor<6xf32>
-  } : !dist.future<tensor<6xf32>, tensor<6xf32>>
-  %3:2 = dist.done %f : !dist.future<tensor<6xf32>, tensor<6xf32>> -> tensor<6xf32>, tensor<6xf32>
-  %4 = plan.call @add(%3#0, %3#1) : (tensor<6xf32>, tensor<6xf32>) -> tensor<6xf32>
-  return %4 : tensor<6xf32>
+    %r:2 = dist.all_reduce %1, %2 over ["data"] sum : tensor<16xf32>, tensor<16xf32>
+    dist.yield %r#0, %r#1 : tensor<16xf32>, tensor<16xf32>
+  } : !dist.future<tensor<16xf32>, tensor<16xf32>>
+  %3:2 = dist.done %f : !dist.future<tensor<16xf32>, tensor<16xf32>> -> tensor<16xf32>, tensor<16xf32>
+  %4 = plan.call @add(%3#0, %3#1) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
+  return %4 : tensor<16xf32>
 }
 
 // -----
 
 plan.kernel @exp {
-^bb0(%x: tensor<6xf32>):
-  %0 = loom.exp %x : tensor<6xf32>
-  loom.yield %0 : tensor<6xf32>
+^bb0(%x: tensor<16xf32>):
+  %0 = loom.exp %x : tensor<16xf32>
+  loom.yield %0 : tensor<16xf32>
 }
 plan.kernel @add {
-^bb0(%x: tensor<6xf32>, %y: tensor<6xf32>):
-  %0 = loom.add %x, %y : tensor<6xf32>
-  loom.yield %0 : tensor<6xf32>
+^bb0(%x: tensor<16xf32>, %y: tensor<16xf32>):
+  %0 = loom.add %x, %y : tensor<16xf32>
+  loom.yield %0 : tensor<16xf32>
 }
 dist.mesh @mesh <["data" = 2]>
 
@@ -59,17 +59,17 @@ dist.mesh @mesh <["data" = 2]>
 // CHECK: plan.launch @exp ins(%{{.*}}) outs(%[[E:.*]] : {{.*}})
 // CHECK-COUNT-2: plan.copy ins(%[[E]] : {{.*}})
 // CHECK: plan.group all_reduce {{.*}} ins(%[[M:.*]] : {{.*}}) outs(%[[M]] : {{.*}})
-func.func @beside(%x: tensor<6xf32> {loom.name = "x"}) -> (tensor<6xf32> {loom.name = "y"})
+func.func @beside(%x: tensor<16xf32> {loom.name = "x"}) -> (tensor<16xf32> {loom.name = "y"})
     attributes {loom.entry = "main", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
-  %0 = plan.call @exp(%x) : (tensor<6xf32>) -> tensor<6xf32>
+  %0 = plan.call @exp(%x) : (tensor<16xf32>) -> tensor<16xf32>
   %f = dist.start {
-    %r:2 = dist.all_reduce %0, %0 over ["data"] sum : tensor<6xf32>, tensor<6xf32>
-    dist.yield %r#0, %r#1 : tensor<6xf32>, tensor<6xf32>
-  } : !dist.future<tensor<6xf32>, tensor<6xf32>>
-  %1:2 = dist.done %f : !dist.future<tensor<6xf32>, tensor<6xf32>> -> tensor<6xf32>, tensor<6xf32>
-  %2 = plan.call @add(%1#0, %0) : (tensor<6xf32>, tensor<6xf32>) -> tensor<6xf32>
-  %3 = plan.call @add(%1#1, %2) : (tensor<6xf32>, tensor<6xf32>) -> tensor<6xf32>
-  return %3 : tensor<6xf32>
+    %r:2 = dist.all_reduce %0, %0 over ["data"] sum : tensor<16xf32>, tensor<16xf32>
+    dist.yield %r#0, %r#1 : tensor<16xf32>, tensor<16xf32>
+  } : !dist.future<tensor<16xf32>, tensor<16xf32>>
+  %1:2 = dist.done %f : !dist.future<tensor<16xf32>, tensor<16xf32>> -> tensor<16xf32>, tensor<16xf32>
+  %2 = plan.call @add(%1#0, %0) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
+  %3 = plan.call @add(%1#1, %2) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
+  return %3 : tensor<16xf32>
 }
 
 // -----
