@@ -8,7 +8,6 @@
 #include "compiler/driver/Compilation.h"
 #include "compiler/driver/Ties.h"
 #include "compiler/onnx/TrainingFacts.h"
-#include "passes/differentiate/Pullbacks.h"
 #include "passes/train/Survey.h"
 #include "support/Document.h"
 #include "support/OutputFormat.h"
@@ -24,9 +23,6 @@ int Compilation::survey(TrainSurvey &found) {
   mayLackLosses = true;
   if (mlir::failed(checkOptions()) || mlir::failed(load()))
     return 1;
-  mlir::DialectRegistry registry;
-  registerPullbacks(registry);
-  context.appendDialectRegistry(registry);
   mlir::PassManager pm(&context);
   addImportVerify(pm);
   addRaisePasses(pm);

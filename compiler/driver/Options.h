@@ -11,7 +11,7 @@
 #define GRIDLOOM_COMPILER_DRIVER_OPTIONS_H
 
 #include "compiler/target/TargetOptions.h"
-#include "passes/communicate/Communicate.h"
+#include "passes/communicate/CommunicateOptions.h"
 #include "passes/train/TrainOptions.h"
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/interpreter/CheckSteps.h"
 
-#include "dialects/loom/GradientNames.h"
+#include "dialects/loom/Training.h"
 
 using namespace mlir;
 using namespace gridloom;

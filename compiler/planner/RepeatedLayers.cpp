@@ -6,7 +6,7 @@
 #include "compiler/planner/RepeatedLayers.h"
 
 #include "dialects/loom/Control.h"
-#include "dialects/loom/GradientNames.h"
+#include "dialects/loom/Training.h"
 
 #include "llvm/ADT/MapVector.h"
 
@@ -30,10 +30,11 @@ static SmallVector<Operation *> listOperations(func::FuncOp func) {
 /// The attributes but for the name of a weight or parameter.
 static DictionaryAttr getProperties(Operation *op) {
   auto weight = dyn_cast<loom::GetWeightOp>(op);
-  if (!weight && !op->hasAttr(loom::kGradientOf))
+  if (!weight && !op->hasAttr(loom::kGradientOf) && !op->hasAttr(loom::kAccumulates))
     return op->getAttrDictionary();
   NamedAttrList attributes(op->getAttrDictionary());
   attributes.erase(loom::kGradientOf);
+  attributes.erase(loom::kAccumulates);
   if (weight)
     attributes.erase(weight.getNameAttrName());
   return attributes.getDictionary(op->getContext());

@@ -9,9 +9,15 @@ using namespace mlir;
 using namespace gridloom;
 
 StringRef loom::getArgumentName(BlockArgument argument) {
-  auto function = cast<func::FuncOp>(argument.getOwner()->getParentOp());
-  auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kName);
+  auto name = dyn_cast_or_null<StringAttr>(getArgumentAttr(argument, kName));
   return name ? name.getValue() : "";
+}
+
+Attribute loom::getArgumentAttr(Value value, StringRef attribute) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  auto function =
+      argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : func::FuncOp();
+  return function ? function.getArgAttr(argument.getArgNumber(), attribute) : Attribute();
 }
 
 StringRef loom::getResultName(func::FuncOp function, unsigned result) {

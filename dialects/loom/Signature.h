@@ -15,6 +15,8 @@ namespace gridloom::loom {
 /// The name of an argument or a result of a function; "" if it has none.
 llvm::StringRef getArgumentName(mlir::BlockArgument argument);
 llvm::StringRef getResultName(mlir::func::FuncOp function, unsigned result);
+/// The attribute of the function's argument that the value is; null if it is none, or has none.
+mlir::Attribute getArgumentAttr(mlir::Value value, llvm::StringRef attribute);
 /// The argument or result called `name`; null or nothing if there is none.
 mlir::BlockArgument findArgument(mlir::func::FuncOp function, llvm::StringRef name);
 std::optional<unsigned> findResult(mlir::func::FuncOp function, llvm::StringRef name);

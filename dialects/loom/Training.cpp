@@ -5,15 +5,13 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/Training.h"
 
+#include "dialects/loom/Signature.h"
+
 using namespace mlir;
 using namespace gridloom;
 
 static StringAttr getRole(Value value) {
-  auto argument = dyn_cast<BlockArgument>(value);
-  auto function =
-      argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : func::FuncOp();
-  return function ? function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kRole)
-                  : StringAttr();
+  return dyn_cast_or_null<StringAttr>(loom::getArgumentAttr(value, loom::kRole));
 }
 
 bool loom::isWeight(Value value) {
@@ -33,11 +31,9 @@ bool loom::isTrainStep(func::FuncOp function) {
 bool loom::isOfTraining(Value value) { return getRole(value) != nullptr; }
 
 bool loom::isSentState(Value value) {
-  auto argument = dyn_cast<BlockArgument>(value);
-  auto step =
-      argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : func::FuncOp();
-  return step && isTrainStep(step) && step.getArgAttr(argument.getArgNumber(), kState) &&
-         cast<RankedTensorType>(argument.getType()).getNumElements() == 1;
+  return getArgumentAttr(value, kState) &&
+         isTrainStep(cast<func::FuncOp>(value.getParentBlock()->getParentOp())) &&
+         cast<RankedTensorType>(value.getType()).getNumElements() == 1;
 }
 
 Location loom::getGradientLocation(Location of) {

@@ -35,6 +35,10 @@ inline constexpr llvm::StringLiteral kBatch = "loom.batch";
 inline constexpr llvm::StringLiteral kLabels = "loom.labels";
 /// On an addition of a part's gradient to those of the parts before it: the parameter's name.
 inline constexpr llvm::StringLiteral kAccumulates = "loom.accumulates";
+/// On the operation of a training step that makes a parameter's gradient, of the mean over the
+/// batch and before clipping: the parameter's name. For those who judge steps; where a phase
+/// replaces the operation, nothing takes its place.
+inline constexpr llvm::StringLiteral kGradientOf = "loom.gradient_of";
 /// On a read of a weight that training leaves alone: why.
 inline constexpr llvm::StringLiteral kFrozen = "loom.frozen";
 

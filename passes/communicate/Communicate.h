@@ -7,6 +7,7 @@
 #define GRIDLOOM_PASSES_COMMUNICATE_COMMUNICATE_H
 
 #include "dialects/loom/Loom.h"
+#include "passes/communicate/CommunicateOptions.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/Pass.h"
@@ -20,17 +21,6 @@ namespace gridloom {
 
 /// On collectives that are one of several chunks: these travel one by one.
 inline constexpr llvm::StringLiteral kChunk = "dist.chunk";
-
-/// Gradients of a training step travel together until they have so many bytes. A message of so many
-/// takes some milliseconds even on fast links, against which the tens of microseconds that each
-/// one's start takes do not count; and a model of some hundred MiB has enough of them for all but
-/// the last to travel during the backward part.
-inline constexpr int64_t kBucketBytes = 25 << 20;
-
-struct CommunicateOptions {
-  int64_t chunks = 0; ///< of a matmul beside a collective of its operand or result; 0 or 1: none
-  int64_t bucketBytes = kBucketBytes; ///< of gradients in one all_reduce; 0: each has its own
-};
 
 /// Joined sums, reduce-scatters, chunks, contiguous data, combining, groups, verification.
 void addCommunicatePasses(mlir::OpPassManager &pm, const CommunicateOptions &options = {});

@@ -26,12 +26,12 @@ using Kind = ScheduleNode::Kind;
 class ListScheduler {
 public:
   ListScheduler(Block &block, const dist::Mesh &mesh, bool overlap)
-      : block(block), mesh(mesh), overlap(overlap) {}
+      : block(block), mesh(mesh), overlap(overlap), isOfStep(isStageOfStep()) {}
   DeferredStarts run();
 
 private:
   void build(bool keepsOrder);
-  bool sendsBack() const;
+  bool isStageOfStep() const;
   void addEdge(unsigned from, unsigned to);
   void orderTransfers();
   void orderStateReaders();
@@ -44,7 +44,7 @@ private:
 
   Block &block;
   const dist::Mesh &mesh;
-  bool overlap;
+  bool overlap, isOfStep;
   std::vector<ScheduleNode> nodes; // in program order
   llvm::DenseMap<Operation *, unsigned> indices;
   llvm::DenseSet<std::pair<unsigned, unsigned>> edges;
@@ -84,24 +84,23 @@ void ListScheduler::addEdge(unsigned from, unsigned to) {
   ++nodes[to].numProducers;
 }
 
-/// Whether the block is a stage of a training step, which sends to later stages and to earlier
-/// ones.
-bool ListScheduler::sendsBack() const {
+/// Whether the block is a stage of a training step, of which some send to later stages and to
+/// earlier ones.
+bool ListScheduler::isStageOfStep() const {
   auto function = dyn_cast<func::FuncOp>(block.getParentOp());
   return function && loom::isTrainStep(function) &&
-         llvm::any_of(nodes, [](const ScheduleNode &node) {
-           auto start = dyn_cast<dist::StartOp>(node.op);
-           return start && llvm::any_of(start.getBody().front(), [](Operation &op) {
-                    return isa<dist::SendOp, dist::RecvOp>(op);
-                  });
+         llvm::any_of(block.getOps<dist::StartOp>(), [](dist::StartOp start) {
+           return llvm::any_of(start.getBody().front(),
+                               [](Operation &op) { return isa<dist::SendOp, dist::RecvOp>(op); });
          });
 }
 
 /// Transfers with one peer in one direction meet in the order of their channels. And no stage waits
 /// for a channel before it has started to send all lower ones: then the lowest channel not yet met
 /// can always meet. Without overlap every transfer is waited for, so all follow their channels.
-/// Where stages send both ways, no stage starts to receive before that, either: the memory would be
-/// taken from the beginning of the step.
+/// In training steps, whose stages send both ways, no stage starts to receive before that, either:
+/// the memory would be taken from the beginning of the step. Nor does one wait there for a channel
+/// before it has started to receive all lower ones.
 void ListScheduler::orderTransfers() {
   struct Transfer {
     int64_t channel, peer;
@@ -126,16 +125,15 @@ void ListScheduler::orderTransfers() {
     }
   }
   llvm::stable_sort(transfers);
-  bool areLate = sendsBack();
   for (auto [i, before] : llvm::enumerate(transfers)) {
     for (const Transfer &after : ArrayRef(transfers).drop_front(i + 1)) {
       if (before.start == after.start)
         continue;
       if (!overlap || (before.sends == after.sends && before.peer == after.peer))
         addEdge(before.start, after.start);
-      else if (before.sends && !after.sends && areLate)
+      else if (before.sends && !after.sends && isOfStep)
         addEdge(before.start, after.start);
-      else if (!after.sends && (before.sends || areLate))
+      else if (!after.sends && (before.sends || isOfStep))
         for (Operation *done : nodes[after.start].op->getUsers())
           addEdge(before.start, indices.lookup(done));
     }
@@ -166,8 +164,8 @@ void ListScheduler::orderStateReaders() {
   }
 }
 
-/// Where the order is kept, compute follows the program, in which forward and backward work take
-/// turns: no estimate of one stage tells when another one sends.
+/// Where the order is kept, compute follows the program, in which forward and backward work of a
+/// training step take turns: no estimate of one stage tells when another one sends.
 void ListScheduler::build(bool keepsOrder) {
   nodes.clear();
   indices.clear();
@@ -191,7 +189,7 @@ void ListScheduler::build(bool keepsOrder) {
             addEdge(it->second, i);
     });
   orderTransfers();
-  if (keepsOrder && sendsBack()) {
+  if (keepsOrder) {
     std::optional<unsigned> last;
     for (unsigned i = 0; i < nodes.size(); ++i)
       if (nodes[i].kind == Kind::Compute) {
@@ -241,9 +239,9 @@ DeferredStarts ListScheduler::defer(ListOrder &order) const {
 }
 
 DeferredStarts ListScheduler::run() {
-  build(/*keepsOrder=*/true);
+  build(/*keepsOrder=*/isOfStep);
   ListOrder chosen = runList(nodes);
-  if (chosen.order.size() < nodes.size()) {
+  if (isOfStep && chosen.order.size() < nodes.size()) {
     build(/*keepsOrder=*/false);
     chosen = runList(nodes);
   }

@@ -6,6 +6,7 @@
 #include "passes/schedule/StateUpdates.h"
 
 #include "dialects/loom/Control.h"
+#include "dialects/loom/Signature.h"
 
 using namespace mlir;
 
@@ -17,12 +18,7 @@ Value getRootValue(Value value) {
   return value;
 }
 
-bool isState(Value value) {
-  auto argument = dyn_cast<BlockArgument>(value);
-  auto func =
-      argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : func::FuncOp();
-  return func && func.getArgAttr(argument.getArgNumber(), loom::kState);
-}
+bool isState(Value value) { return loom::getArgumentAttr(value, loom::kState) != nullptr; }
 
 /// Appends the operations of `block` that read memory of `value`: a view of it is read by its
 /// users.

@@ -192,7 +192,7 @@ def AssignStages : Pass<"dist-assign-stages", "::mlir::ModuleOp"> {
     dynamic programming over all positions; sets `dist.stage` on every operation. Constants and
     weights go to the stages that read them.
 
-    All functions are cut together: what reads or writes a state is in one stage, the same in every
+    All functions but training steps, which follow the model, are cut together: what reads or writes a state is in one stage, the same in every
     function, and a weight is read in the same stages by all functions where such cuts exist. The
     stage that keeps a state stands on the argument:
 
@@ -301,7 +301,8 @@ def VerifySharded : Pass<"dist-verify-sharded", "::mlir::ModuleOp"> {
     - S-G1: every value has a closed sharding over the module's mesh, of the value's rank, that uses
       no axis twice, nor the one of the pipeline's stages. Only results of operations are declared unreduced.
     - S-G2: every sharding has an origin.
-    - S-G3: every operation has a stage, and no value flows to an earlier one.
+    - S-G3: every operation has a stage, and no value flows to an earlier one but in
+      training steps.
     - S-G4: the axis `micro` is minor to all axes of its dimension, and splits the leading dimension
       of all inputs and outputs, or of none.
     - S-G6: what reads or writes a state is in one stage, the same in all functions.

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/shard/Reasons.h"
 
-#include "dialects/loom/Loom.h"
+#include "dialects/loom/Signature.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -15,11 +15,8 @@ using namespace gridloom;
 using namespace gridloom::dist;
 
 OriginAttr gridloom::getObstacle(Value weight) {
-  if (auto argument = dyn_cast<BlockArgument>(weight)) {
-    auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    return func ? func.getArgAttrOfType<OriginAttr>(argument.getArgNumber(), kObstacle)
-                : OriginAttr();
-  }
+  if (isa<BlockArgument>(weight))
+    return dyn_cast_or_null<OriginAttr>(loom::getArgumentAttr(weight, kObstacle));
   return weight.getDefiningOp()->getAttrOfType<OriginAttr>(kObstacle);
 }
 

@@ -202,12 +202,10 @@ std::optional<InitRules> InitRules::parse(ArrayRef<std::string> texts, std::stri
   for (const std::string &text : texts) {
     Rule rule;
     rule.text = text;
-    // Names may have colons, distributions have none.
-    auto [before, after] = StringRef(text).rsplit(':');
-    std::string fault =
-        before.size() == text.size() ? "has no ':' behind its pattern" : rule.pattern.parse(before);
+    StringRef rest;
+    std::string fault = rule.pattern.parseRule(text, rest);
     if (fault.empty())
-      if (std::optional<InitSpec> spec = InitSpec::parse(after.trim().str(), fault))
+      if (std::optional<InitSpec> spec = InitSpec::parse(rest.trim().str(), fault))
         rule.spec = *spec;
     if (!fault.empty()) {
       error = "--init '" + text + "' " + fault + "; give " + kInitGrammar;
@@ -224,12 +222,4 @@ const InitRules::Rule *InitRules::lookup(ParameterName parameter) const {
     if (rule.pattern.matches(parameter))
       last = &rule;
   return last;
-}
-
-SmallVector<StringRef> InitRules::listUnmatched(ArrayRef<ParameterName> parameters) const {
-  SmallVector<StringRef> unmatched;
-  for (const Rule &rule : rules)
-    if (llvm::none_of(parameters, [&](ParameterName each) { return rule.pattern.matches(each); }))
-      unmatched.push_back(rule.text);
-  return unmatched;
 }

@@ -69,7 +69,9 @@ public:
   /// Null where no rule is about the parameter.
   const Rule *lookup(ParameterName parameter) const;
   /// The texts that are about none of these parameters.
-  llvm::SmallVector<llvm::StringRef> listUnmatched(llvm::ArrayRef<ParameterName> parameters) const;
+  llvm::SmallVector<llvm::StringRef> listUnmatched(llvm::ArrayRef<ParameterName> parameters) const {
+    return train::listUnmatched(rules, parameters);
+  }
 
 private:
   llvm::SmallVector<Rule, 0> rules;

@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/train/Losses.h"
 
+#include "passes/train/OptimizerRules.h"
+
 #include "dialects/loom/Derivatives.h"
 
 #include "llvm/Support/raw_ostream.h"
@@ -150,15 +152,10 @@ static std::optional<int64_t> check(const Call &call, RankedTensorType predictio
 // Formulas
 //===----------------------------------------------------------------------===//
 
-/// In f64 if it is f64, else in f32.
+/// In the floats in which losses of `like` are computed.
 static Term widen(Term x, RankedTensorType like) {
-  MLIRContext *context = like.getContext();
-  return x.convert(like.getElementType().isF64() ? Type(Float64Type::get(context))
-                                                 : Type(Float32Type::get(context)));
+  return x.convert(getComputeType(like.getElementType()));
 }
-
-/// The sum of all elements, of rank 0.
-static Term sumAll(Term x) { return x.sum(llvm::to_vector(llvm::seq<int64_t>(0, x.getRank()))); }
 
 /// Of the element type of `like`, of rank 0.
 static Term makeScalar(Term like, double number) {

@@ -33,6 +33,13 @@ std::string ParameterPattern::parse(StringRef text) {
   return "";
 }
 
+std::string ParameterPattern::parseRule(StringRef rule, StringRef &rest) {
+  // Names may have colons, settings and distributions have none.
+  auto [before, after] = rule.rsplit(':');
+  rest = after;
+  return before.size() == rule.size() ? "has no ':' behind its pattern" : parse(before);
+}
+
 bool ParameterPattern::matches(ParameterName parameter) const {
   return maxRank ? parameter.rank <= *maxRank : matchesPattern(name, parameter.name);
 }
@@ -63,15 +70,12 @@ std::string ParameterRules::Rule::read(StringRef setting) {
 }
 
 std::string ParameterRules::Rule::parse(StringRef whole) {
-  // Names may have colons, settings have none.
-  auto [before, after] = whole.rsplit(':');
   text = whole.str();
-  if (before.size() == whole.size())
-    return "has no ':' behind its pattern";
-  if (std::string fault = pattern.parse(before); !fault.empty())
+  StringRef rest;
+  if (std::string fault = pattern.parseRule(whole, rest); !fault.empty())
     return fault;
   SmallVector<StringRef> settings;
-  after.split(settings, ',');
+  rest.split(settings, ',');
   for (StringRef setting : settings)
     if (std::string fault = read(setting.trim()); !fault.empty())
       return fault;
@@ -99,12 +103,4 @@ ParameterSettings ParameterRules::lookup(ParameterName parameter) const {
         settings.weightDecay = rule.weightDecay;
     }
   return settings;
-}
-
-SmallVector<StringRef> ParameterRules::listUnmatched(ArrayRef<ParameterName> parameters) const {
-  SmallVector<StringRef> unmatched;
-  for (const Rule &rule : rules)
-    if (none_of(parameters, [&](ParameterName name) { return rule.pattern.matches(name); }))
-      unmatched.push_back(rule.text);
-  return unmatched;
 }

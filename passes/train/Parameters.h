@@ -37,12 +37,25 @@ public:
   /// Reads a name, in which a star stands for any text, or 'rank<=N'. Returns what is wrong as the
   /// end of a sentence, or nothing.
   std::string parse(llvm::StringRef text);
+  /// Reads the pattern of a rule 'PATTERN: REST', and gives the rest; returns the like.
+  std::string parseRule(llvm::StringRef rule, llvm::StringRef &rest);
   bool matches(ParameterName parameter) const;
 
 private:
   std::string name;
   std::optional<int64_t> maxRank; // instead of the name
 };
+
+/// The texts of rules, each with a `pattern`, that are about none of these parameters.
+template <typename Rules>
+llvm::SmallVector<llvm::StringRef> listUnmatched(const Rules &rules,
+                                                 llvm::ArrayRef<ParameterName> parameters) {
+  llvm::SmallVector<llvm::StringRef> unmatched;
+  for (const auto &rule : rules)
+    if (llvm::none_of(parameters, [&](ParameterName each) { return rule.pattern.matches(each); }))
+      unmatched.push_back(rule.text);
+  return unmatched;
+}
 
 /// What --param says: texts 'PATTERN: SETTING, ...', each about the parameters whose name is the
 /// pattern, in which a star stands for any text, or whose rank is at most N if it is 'rank<=N'.
@@ -54,7 +67,9 @@ public:
 
   ParameterSettings lookup(ParameterName parameter) const;
   /// The texts that are about none of these parameters.
-  llvm::SmallVector<llvm::StringRef> listUnmatched(llvm::ArrayRef<ParameterName> parameters) const;
+  llvm::SmallVector<llvm::StringRef> listUnmatched(llvm::ArrayRef<ParameterName> parameters) const {
+    return train::listUnmatched(rules, parameters);
+  }
 
 private:
   struct Rule {

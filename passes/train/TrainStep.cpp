@@ -6,8 +6,8 @@
 #include "passes/train/TrainStep.h"
 
 #include "dialects/loom/FullPrecision.h"
-#include "dialects/loom/GradientNames.h"
 #include "dialects/loom/Random.h"
+#include "dialects/loom/Training.h"
 #include "passes/differentiate/Gradients.h"
 #include "passes/train/Pieces.h"
 #include "passes/train/Selection.h"
@@ -55,10 +55,6 @@ private:
   void numberAttempts(Results &results);
   Term term(Value value, const Twine &node) {
     return {builder, NameLoc::get(builder.getStringAttr(node)), value};
-  }
-  /// `number` [] in every element of `type`.
-  static Term fill(const Term &number, RankedTensorType type) {
-    return number.broadcast(type.getShape(), {});
   }
   static bool isOnlyLoss(const Objective &objective) { return objective.getLosses().size() == 1; }
   /// Whether a number is neither infinite nor NaN.
@@ -189,8 +185,7 @@ void StepBuilder::buildScale(const Objective &objective) {
   if (std::optional<Term> factor = getUnscaling(objective))
     for (auto &[name, gradient] : gradients) {
       Term sum = term(gradient, name.getValue() + ".update");
-      gradient =
-          sum * fill(sum.with(factor->convert(sum.getType().getElementType())), sum.getType());
+      gradient = sum * spread(sum.with(*factor), sum.getType());
     }
   for (auto [name, gradient] : gradients)
     if (Operation *op = gradient.getDefiningOp(); op && op->getNumResults() == 1)

@@ -30,8 +30,8 @@ struct TrainSettings {
   uint64_t seed = 0; ///< of inits
 };
 
-/// Reads the texts. Fails with a diagnostic at the module where one cannot be read, or --param is
-/// about no weight.
+/// Reads the texts. Fails with a diagnostic at the module where one cannot be read, or --param or
+/// --init is about no weight.
 llvm::FailureOr<TrainSettings> readSettings(mlir::ModuleOp module, const TrainOptions &options);
 
 /// Weights that become states, with their roles.

@@ -158,10 +158,10 @@ static void exportWeights(const CheckpointSettings &settings,
     throw Error(ErrorCode::InvalidArgument,
                 std::string("a weight is called '") + reserved +
                     "', which .safetensors keeps for itself; export an .onnx");
-  std::string contents = writeSafeTensors(weights);
-  if (std::string reason = replaceFile(settings.output, {contents}); !reason.empty())
+  const SafeTensorsParts contents = layOutSafeTensors(weights);
+  if (std::string reason = replaceFile(settings.output, contents.getAll()); !reason.empty())
     throw Error(ErrorCode::InvalidArgument, settings.output + " cannot be written: " + reason);
-  std::cout << settings.output << ": " << formatBytes(contents.size(), "B") << ", "
+  std::cout << settings.output << ": " << formatBytes(contents.getNumBytes(), "B") << ", "
             << parameters.size() << " trained weights";
   if (weights.size() > parameters.size())
     std::cout << " and " << weights.size() - parameters.size() << " of " << model;

@@ -394,7 +394,7 @@ const char *gridloom_plan_state_role(const gridloom_plan *plan, int32_t index) {
   std::vector<const gridloom::schema::State *> states = listStates(*plan->plan);
   if (size_t(index) >= states.size())
     return "";
-  return nameOf(getRoles(*plan->plan).at(states[size_t(index)]->name())).data();
+  return nameOf(getRole(*states[size_t(index)])).data();
 }
 
 //===----------------------------------------------------------------------===//

@@ -133,14 +133,9 @@ std::vector<std::string_view> SafeTensorsParts::getAll() const {
   return all;
 }
 
-std::string gridloom::rt::writeSafeTensors(const std::map<std::string, HostArray> &tensors) {
-  SafeTensorsParts parts = layOutSafeTensors(tensors);
-  std::string file;
-  size_t bytes = 0;
-  for (std::string_view part : parts.getAll())
+size_t SafeTensorsParts::getNumBytes() const {
+  size_t bytes = header.size();
+  for (std::string_view part : data)
     bytes += part.size();
-  file.reserve(bytes);
-  for (std::string_view part : parts.getAll())
-    file += part;
-  return file;
+  return bytes;
 }

@@ -38,12 +38,11 @@ struct SafeTensorsParts {
   std::vector<std::string_view> data;
   /// The whole file's parts. They live as long as this and the arrays.
   std::vector<std::string_view> getAll() const;
+  size_t getNumBytes() const; ///< of the whole file
 };
+/// The parts of a .safetensors file of `tensors`, none of them called `__metadata__`. The data of
+/// each is aligned to its elements.
 SafeTensorsParts layOutSafeTensors(const std::map<std::string, HostArray> &tensors);
-
-/// The contents of a .safetensors file of `tensors`, none of them called `__metadata__`. The data
-/// of each is aligned to its elements.
-std::string writeSafeTensors(const std::map<std::string, HostArray> &tensors);
 
 } // namespace gridloom::rt
 

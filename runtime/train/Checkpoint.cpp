@@ -40,10 +40,7 @@ void Checkpoint::write(const fs::path &folder) const {
   const SafeTensorsParts data = layOutSafeTensors(states);
   FileParts files;
   const std::vector<std::string_view> &parts = files[kStates] = data.getAll();
-  size_t bytes = 0;
-  for (std::string_view part : parts)
-    bytes += part.size();
-  json file = {{"name", kStates}, {"bytes", bytes}, {"sha256", sha256(parts)}};
+  json file = {{"name", kStates}, {"bytes", data.getNumBytes()}, {"sha256", sha256(parts)}};
   json manifest = {{"format", kFormat},
                    {"version", kVersion},
                    {"step", progress.step},

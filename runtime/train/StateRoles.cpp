@@ -23,8 +23,8 @@ std::string_view gridloom::rt::nameOf(StateRole role) {
   return "";
 }
 
-static StateRole toRole(schema::StateRole role) {
-  switch (role) {
+StateRole gridloom::rt::getRole(const schema::State &state) {
+  switch (state.role()) {
   case schema::PARAMETER:
   case schema::STATISTIC:
     return StateRole::Parameter;
@@ -39,7 +39,7 @@ StateRoles gridloom::rt::getRoles(const Plan &plan) {
   StateRoles roles;
   for (int stage = 0; stage < plan.getNumStages(); ++stage)
     for (const schema::State &state : plan.getStage(stage).states())
-      roles[state.name()] = toRole(state.role());
+      roles[state.name()] = getRole(state);
   return roles;
 }
 

@@ -12,6 +12,10 @@
 #include <string>
 #include <string_view>
 
+namespace gridloom::schema {
+class State;
+} // namespace gridloom::schema
+
 namespace gridloom::rt {
 
 class Plan;
@@ -26,6 +30,7 @@ using StateRoles = std::map<std::string, StateRole>;
 /// "parameter", "slot" or "run".
 std::string_view nameOf(StateRole role);
 
+StateRole getRole(const schema::State &state);
 /// The roles of a plan's states, as the compiler says them: names tell nothing, since the model
 /// chooses them. Running statistics are weights of the model, too.
 StateRoles getRoles(const Plan &plan);

@@ -154,13 +154,12 @@ static void requireLabels(const EntrySpecialisation &specialisation, const std::
                     std::to_string(samples[size_t(wrong->row)]) + "; " + wrong->why);
 }
 
-TrainingValues Trainer::runEntry(const char *name, const TrainedEntry &entry, const Batch &batch,
-                                 const std::vector<int64_t> &samples) {
+TrainingValues Trainer::runEntry(const char *name, const TrainedEntry &entry, const Batch &batch) {
   for (const auto &[input, array] : setup.constants)
     if (batch.specialisation->findInput(input))
       session.bind(input, array);
   for (const auto &[input, array] : batch.inputs) {
-    requireLabels(*batch.specialisation, input, array, samples);
+    requireLabels(*batch.specialisation, input, array, batch.samples);
     session.bind(input, array);
   }
   session.checkRun(name, batch.specialisation->dims);
@@ -213,8 +212,7 @@ void Trainer::takeStep() {
     session.bind(kLearningRate, rate);
   }
   try {
-    record.values = runEntry(kTrainEntry, setup.step, batch,
-                             setup.order.getBatch(progress.cursor, setup.step.batch));
+    record.values = runEntry(kTrainEntry, setup.step, batch);
   } catch (const Error &error) {
     throw Error(describeStep(progress.cursor), error);
   }
@@ -257,14 +255,13 @@ bool Trainer::isScaleTooLarge(const StepRecord &record) const {
 }
 
 /// The first sample that is not finite: "; x.npy holds nan in sample 77", or nothing.
-static std::string findNonFinite(const std::map<std::string, HostArray> &batch,
-                                 const std::vector<int64_t> &samples) {
-  for (const auto &[name, array] : batch) {
-    int64_t each = array.getNumElements() / int64_t(samples.size());
+static std::string findNonFinite(const TrainedEntry::Batch &batch) {
+  for (const auto &[name, array] : batch.inputs) {
+    int64_t each = array.getNumElements() / int64_t(batch.samples.size());
     for (int64_t i = 0; isFloat(array.getType()) && i < array.getNumElements(); ++i)
       if (double value = getElement(array, i); !std::isfinite(value))
         return "; " + getNpyName(name) + " holds " + (std::isnan(value) ? "nan" : "inf") +
-               " in sample " + std::to_string(samples[size_t(i / each)]);
+               " in sample " + std::to_string(batch.samples[size_t(i / each)]);
   }
   return "";
 }
@@ -283,7 +280,7 @@ void Trainer::refuseStep(const StepRecord &record, const Batch &batch) {
     line += ", the gradient norm " + formatNumber(norm->second);
   if (auto scale = record.values.find(kLossScale); scale != record.values.end())
     line += ", the scale of the loss " + formatNumber(scale->second);
-  line += findNonFinite(batch.inputs, setup.order.getBatch(record.cursor, setup.step.batch));
+  line += findNonFinite(batch);
   if (setup.settings.skipNonFinite) {
     ++result.skipped;
     if (observer)
@@ -366,7 +363,7 @@ void Trainer::evaluate() {
     std::iota(samples.begin(), samples.end(), first);
     TrainingValues values;
     try {
-      values = runEntry(kEvalEntry, entry, entry.makeBatch(samples), samples);
+      values = runEntry(kEvalEntry, entry, entry.makeBatch(samples));
     } catch (const Error &error) {
       throw Error("evaluation (samples " + std::to_string(first) + " to " +
                       std::to_string(first + entry.batch - 1) + ")",

@@ -119,8 +119,7 @@ private:
     TrainingValues sums;
   };
 
-  TrainingValues runEntry(const char *name, const TrainedEntry &entry, const Batch &batch,
-                          const std::vector<int64_t> &samples);
+  TrainingValues runEntry(const char *name, const TrainedEntry &entry, const Batch &batch);
   bool isScaleTooLarge(const StepRecord &record) const;
   std::optional<TrainingValues> exchange(const TrainedEntry *entry);
   void prefetch(int64_t cursor);

@@ -274,12 +274,12 @@ static void findRate(TrainingSetup &setup) {
     throw usage("--lr has no effect: the plan's optimizer takes no learning rate");
 }
 
-TrainedEntry::Batch TrainedEntry::makeBatch(std::span<const int64_t> samples) const {
+TrainedEntry::Batch TrainedEntry::makeBatch(std::vector<int64_t> samples) const {
   auto size = sizes.lower_bound(data.getLongest(samples));
   assert(size != sizes.end() && "lengths are checked where they are read");
-  Batch batch = {size->second, {}};
+  Batch batch = {std::move(samples), size->second, {}};
   for (const std::string &name : columns)
-    batch.inputs[name] = data.makeBatch(name, samples, size->first);
+    batch.inputs[name] = data.makeBatch(name, batch.samples, size->first);
   return batch;
 }
 

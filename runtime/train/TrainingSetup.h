@@ -66,12 +66,13 @@ struct TrainedEntry {
   std::vector<std::string> values;  // outputs that are one f32
   DataSet data;
 
-  /// A batch of some samples: its inputs by name, and what to run on them.
+  /// A batch of some samples: which, its inputs by name, and what to run on them.
   struct Batch {
+    std::vector<int64_t> samples;
     const EntrySpecialisation *specialisation = nullptr;
     std::map<std::string, HostArray> inputs;
   };
-  Batch makeBatch(std::span<const int64_t> samples) const;
+  Batch makeBatch(std::vector<int64_t> samples) const;
 };
 
 /// Everything that can be checked before a rank starts: it is made once, in the launching process,

@@ -7,7 +7,7 @@
 // Training steps are compiled for several meshes, and faults planted one at a time at every place
 // of the program after the phase communicate, which the later phases only order and place. `check
 // --exact` as a library compares each with the program before it is split: two steps, an
-// evaluation, a run of the model and another step in one session. At least 95 of 100 faults of each
+// evaluation, a run of the model and another step in one session. leastCaught of the faults of each
 // kind must be caught, and each survivor is in kReasons, which says why it is no fault. A sample
 // runs by default;
 // GRIDLOOM_EXHAUSTIVE=1 plants all, GRIDLOOM_MUTATION=TEXT those whose line has the text.
@@ -38,7 +38,9 @@ using namespace gridloom::testing;
 
 namespace {
 
-constexpr int kLeastCaught = 95; ///< percent of each kind
+/// Percent of a kind's faults. Of masks, some hide padding that holds zeros already.
+int leastCaught(llvm::StringRef kind) { return kind == "tail not masked" ? 90 : 95; }
+
 constexpr size_t kKinds = 8;
 constexpr size_t kSample = 12; ///< of each kind
 
@@ -270,7 +272,7 @@ std::vector<Plant> sample(const std::vector<Plant> &all, size_t most) {
 
 /// What became of the faults of a kind.
 struct Tally {
-  int planted = 0, caught = 0, harmless = 0;
+  int planted = 0, caught = 0;
   std::map<std::string, int> defences;
 };
 
@@ -313,7 +315,6 @@ TEST_F(TrainingMutationTest, FaultsAreNoticed) {
     if (!defence.empty())
       continue;
     const char *reason = explain(plant);
-    tally.harmless += reason != nullptr;
     EXPECT_TRUE(reason) << "survives, and nothing in kReasons says why it is no fault: "
                         << plant.kind << ": " << plant.where;
     survivors.push_back(plant.kind + ": " + plant.where + ": " + (reason ? reason : "unexplained"));
@@ -337,8 +338,7 @@ TEST_F(TrainingMutationTest, FaultsAreNoticed) {
     EXPECT_EQ(kinds.size(), kKinds);
   for (const auto &[kind, tally] : kinds)
     // A sample may have one survivor more than a share of it would be.
-    EXPECT_GE(100 * (tally.caught + !exhaustive), kLeastCaught * (tally.planted - tally.harmless))
-        << kind;
+    EXPECT_GE(100 * (tally.caught + !exhaustive), leastCaught(kind) * tally.planted) << kind;
 }
 
 } // namespace

@@ -106,31 +106,34 @@ template <typename Op> void Finder::visitReduction(Op op, dist::DoneOp done) {
   if (size == 1)
     return;
   for (unsigned i = 0; i < op->getNumOperands(); ++i) {
-    Twine which = op->getNumOperands() > 1 ? "value " + Twine(i) : Twine("the value");
+    std::string which = op->getNumOperands() > 1 ? "value " + std::to_string(i) : "the value";
     Value input = op->getOperand(i), output = done->getResult(i);
-    add("dropped reduction", op, which + " stays each device's own", [op, input, output]() mutable {
-      OpBuilder builder(op->getParentOp());
-      Value own = input;
-      if constexpr (std::is_same_v<Op, dist::ReduceScatterOp>)
-        own = dist::ShardSliceOp::create(builder, op->getLoc(), output.getType(), input,
-                                         op.getAxesAttr(), op.getDimAttr());
-      output.replaceAllUsesWith(own);
-    });
+    add("dropped reduction", op, Twine(which) + " stays each device's own",
+        [op, input, output]() mutable {
+          OpBuilder builder(op->getParentOp());
+          Value own = input;
+          if constexpr (std::is_same_v<Op, dist::ReduceScatterOp>)
+            own = dist::ShardSliceOp::create(builder, op->getLoc(), output.getType(), input,
+                                             op.getAxesAttr(), op.getDimAttr());
+          output.replaceAllUsesWith(own);
+        });
     if (op.getReduction() != dist::ReductionKind::Sum)
       continue;
     // Adding up what is a sum already multiplies it by the number of devices.
-    add("double reduction", op, which + " is added up twice", [output, done, size]() mutable {
-      OpBuilder builder(done->getContext());
-      builder.setInsertionPointAfter(done);
-      auto type = cast<RankedTensorType>(output.getType());
-      TypedAttr number = isa<FloatType>(type.getElementType())
-                             ? TypedAttr(builder.getFloatAttr(type.getElementType(), double(size)))
-                             : TypedAttr(builder.getIntegerAttr(type.getElementType(), size));
-      Value factor = loom::ConstantOp::create(builder, done->getLoc(),
-                                              DenseElementsAttr::get(type, Attribute(number)));
-      auto again = loom::MultiplyOp::create(builder, done->getLoc(), type, output, factor);
-      output.replaceAllUsesExcept(again, again);
-    });
+    add("double reduction", op, Twine(which) + " is added up twice",
+        [output, done, size]() mutable {
+          OpBuilder builder(done->getContext());
+          builder.setInsertionPointAfter(done);
+          auto type = cast<RankedTensorType>(output.getType());
+          TypedAttr number =
+              isa<FloatType>(type.getElementType())
+                  ? TypedAttr(builder.getFloatAttr(type.getElementType(), double(size)))
+                  : TypedAttr(builder.getIntegerAttr(type.getElementType(), size));
+          Value factor = loom::ConstantOp::create(builder, done->getLoc(),
+                                                  DenseElementsAttr::get(type, Attribute(number)));
+          auto again = loom::MultiplyOp::create(builder, done->getLoc(), type, output, factor);
+          output.replaceAllUsesExcept(again, again);
+        });
     visitStale(done, i);
   }
   if (op.getReduction() == dist::ReductionKind::Sum)

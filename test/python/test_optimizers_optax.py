@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from test_train_float import compile_training, draw_batches, draw_normal, train
-from training_models import Mlp
+from test_train_float import compile_training, draw_batches, train
+from training_models import Mlp, draw_normal
 
 REASON = "jax and optax are not installed; extra 'oracle' of pyproject.toml has them"
 jax = pytest.importorskip("jax", reason=REASON)

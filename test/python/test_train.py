@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -14,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper, save
+from training_models import read_checkpoint, read_log
 
 CLASSES, FEATURES, HIDDEN, BATCH = 10, 64, 24, 32
 MESHES = ["", "data=2", "model=2"]
@@ -82,24 +82,6 @@ def plans(tools, folder):
     return get
 
 
-def read_log(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def read_states(run: Path) -> dict[str, np.ndarray]:
-    """The states of the latest checkpoint; of what the file holds, as the format's specification has it."""
-    file = max(run.glob("step-*")) / "states.safetensors"
-    data = file.read_bytes()
-    size = int.from_bytes(data[:8], "little")
-    types = {"F32": np.float32, "I64": np.int64}
-    states = {}
-    for name, entry in json.loads(data[8 : 8 + size]).items():
-        begin, end = (8 + size + offset for offset in entry["data_offsets"])
-        states[name] = np.frombuffer(data[begin:end], types[entry["dtype"]]).reshape(entry["shape"])
-    return states
-
-
 def assert_equal(states: dict[str, np.ndarray], others: dict[str, np.ndarray]) -> None:
     assert states.keys() == others.keys()
     for name, array in states.items():
@@ -120,7 +102,7 @@ def test_a_model_learns(tools, folder, plans, tmp_path, mesh):
     assert float(evaluations[-1]["eval_accuracy"]) > 0.98
     assert float(evaluations[-1]["eval_loss"]) < 0.5 * float(evaluations[0]["eval_loss"])
     assert re.search(r"\n125 steps, 4000 samples in .* \| loss \S+ \| evaluation loss \S+ \| checkpoint .*125\n$", text)
-    states = read_states(tmp_path / "run")
+    states = read_checkpoint(tmp_path / "run")
     assert states["train/step"] == 125 and {"w1", "b1", "w2", "b2"} < states.keys()
     assert states["w1"].shape == (FEATURES, HIDDEN)
 
@@ -159,7 +141,7 @@ def test_steps_are_those_of_float64(tools, folder, plans, tmp_path, mesh):
         assert float(row["count"]) == 500
     for name, array in values.items():  # some sample is so near a ReLU's corner that f32 sees the other side
         moved = np.linalg.norm(array - weights()[name])
-        assert np.linalg.norm(read_states(run)[name] - array) < 1e-3 * moved
+        assert np.linalg.norm(read_checkpoint(run)[name] - array) < 1e-3 * moved
 
 
 @pytest.mark.parametrize("mesh", MESHES)
@@ -170,7 +152,7 @@ def test_a_resumed_run_equals_one_without_an_interruption(tools, folder, plans, 
     for steps in (17, 18, 40):  # in the middle of the second epoch, and once more
         options = ["--steps", steps, "--checkpoint-dir", tmp_path / "parts", "--resume", "--log", tmp_path / "b"]
         tools.call("train", plan, *common, *options)
-    assert_equal(read_states(tmp_path / "whole"), read_states(tmp_path / "parts"))
+    assert_equal(read_checkpoint(tmp_path / "whole"), read_checkpoint(tmp_path / "parts"))
     drop = lambda rows: [{k: v for k, v in row.items() if k != "ms"} for row in rows]  # noqa: E731
     assert drop(read_log(tmp_path / "a")) == drop(read_log(tmp_path / "b"))
 
@@ -178,15 +160,15 @@ def test_a_resumed_run_equals_one_without_an_interruption(tools, folder, plans, 
 def test_a_checkpoint_goes_to_another_mesh(tools, folder, plans, tmp_path):
     run, data = tmp_path / "run", folder / "data"
     tools.call("train", plans("data=2"), "--data", data, "--steps", 10, "--checkpoint-dir", run)
-    before = read_states(run)
+    before = read_checkpoint(run)
     losses = []
     for mesh in MESHES:
         log, rest = tmp_path / f"log-{mesh}", tmp_path / f"rest-{mesh}"
         options = ["--steps", 13, "--resume", run, "--log", log, "--checkpoint-dir", rest]
         tools.call("train", plans(mesh), "--data", data, *options)
         losses.append([float(row["loss"]) for row in read_log(log)])
-        assert read_states(rest)["train/step"] == 13
-    assert_equal(before, read_states(run))
+        assert read_checkpoint(rest)["train/step"] == 13
+    assert_equal(before, read_checkpoint(run))
     assert len(losses[0]) == 3
     np.testing.assert_allclose(losses, [losses[0]] * len(MESHES), rtol=1e-5)
 
@@ -203,7 +185,7 @@ def test_an_interrupted_run_saves_and_reads_each_sample_once(tools, folder, plan
     text, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert re.search(r"interrupted by signal 2 .* after step \d+ of \d+; the same command with --resume continues", text)
-    steps = read_states(run)["train/step"]
+    steps = read_checkpoint(run)["train/step"]
     assert steps == len(read_log(log))
     tools.call(*command[1:], "--steps", steps + 9, "--resume")
     cursors = [int(row["first_sample"]) for row in read_log(log)]
@@ -217,7 +199,7 @@ def test_archives_and_patience(tools, folder, plans, tmp_path):
     for data in (folder / "data", tmp_path / "data.npz"):
         run = tmp_path / f"run{len(states)}"
         tools.call("train", plans(), "--data", data, "--steps", 5, "--checkpoint-dir", run)
-        states.append(read_states(run))
+        states.append(read_checkpoint(run))
     assert_equal(*states)
     result = tools.call("train", plans(), "--data", tmp_path / "small.npz", check=False)
     assert result.returncode == 1 and "is compressed, as numpy.savez_compressed does" in result.stderr

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from conftest import onnxruntime_session
+from training_exports import evaluation_of
 from training_models import load_digits, save_digits_cnn
 
 BATCH = 32
@@ -48,13 +49,7 @@ def test_four_ranks_learn_digits(tools, tmp_path, digits):
     assert np.abs(states["bn1.mean"]).max() > 0.1  # running statistics followed
     # The exported model, in evaluation: running statistics, no Dropout.
     tools.call("checkpoint", "export", tmp_path / "checkpoint", "--model", tmp_path / f"{seed}.onnx", "-o", tmp_path / "trained.onnx")
-    model = onnx.load(tmp_path / "trained.onnx")
-    for node in model.graph.node:
-        if node.op_type == "BatchNormalization":
-            del node.output[1:], node.attribute[:]
-        if node.op_type == "Dropout":
-            del node.input[1:]
-    onnx.save(model, tmp_path / "inference.onnx")
+    onnx.save(evaluation_of(onnx.load(tmp_path / "trained.onnx")), tmp_path / "inference.onnx")
     logits = onnxruntime_session(tmp_path / "inference.onnx").run(None, {"x": test["x"]})[0]
     np.testing.assert_allclose(logits[:BATCH], main, rtol=1e-4, atol=1e-4)
     rows = len(test["labels"]) // BATCH * BATCH  # whole batches are evaluated

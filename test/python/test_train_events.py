@@ -98,7 +98,8 @@ def test_a_run_that_goes_on_has_each_step_once(tools, model, tmp_path):
 
 def test_files_can_be_told_from_their_names(tools, model, tmp_path):
     tools.call("train", model / "one.plan", "--data", model / "data.npz", "--steps", 1, "--log-dir", tmp_path)
-    assert all(io_wrapper.IsTensorFlowEventsFile(str(path)) for path in tmp_path.iterdir())
+    files = list(tmp_path.iterdir())
+    assert files and all(io_wrapper.IsTensorFlowEventsFile(str(path)) for path in files)
 
 
 def test_the_trainer_writes_them_too(model, tmp_path):

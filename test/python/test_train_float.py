@@ -7,17 +7,12 @@ import dataclasses
 import numpy as np
 import onnx
 import pytest
-from training_models import Cnn, Mlp, cross_entropy, split
+from training_models import Cnn, Mlp, cross_entropy, draw_normal, split
 
 import gridloom
 from gridloom import zoo
 
 MESHES = [("data=2", 8), ("data=3", 8), ("data=4", 9), ("model=2", 8), ("model=3", 8), ("data=2,model=2", 9)]
-
-
-def draw_normal(seed: int, scale: float = 0.4):
-    random = np.random.default_rng(seed)
-    return lambda *shape: (random.standard_normal(shape) * scale).astype(np.float32)
 
 
 def draw_batches(model, batch: int, steps: int) -> list[dict[str, np.ndarray]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from training_models import Mlp, save_digits_cnn
+from training_models import Mlp, read_checkpoint, read_log, save_digits_cnn
 
 from gridloom import zoo
 
@@ -98,19 +97,7 @@ def plans(tools, jobs):
 
 
 def read_losses(log: Path) -> list[float]:
-    with open(log, newline="") as file:
-        return [float(row["loss"]) for row in csv.DictReader(file)]
-
-
-def read_states(run: Path) -> dict[str, np.ndarray]:
-    """The states of a run's latest checkpoint."""
-    data = (max(run.glob("step-*")) / "states.safetensors").read_bytes()
-    size = int.from_bytes(data[:8], "little")
-    types = {"F32": np.float32, "I64": np.int64}
-    return {
-        name: np.frombuffer(data[8 + size + entry["data_offsets"][0] : 8 + size + entry["data_offsets"][1]], types[entry["dtype"]])
-        for name, entry in json.loads(data[8 : 8 + size]).items()
-    }
+    return [float(row["loss"]) for row in read_log(log)]
 
 
 def train(tools, plan: Path, run: Path, *options, steps: int = STEPS) -> list[float]:
@@ -194,7 +181,7 @@ def test_a_run_goes_from_gpus_to_cpu_ranks(tools, fake_gpus, plans, cpu_losses, 
         losses = train(tools, plan, tmp_path, "--resume", steps=steps)
         assert len(losses) == steps
     np.testing.assert_allclose(losses, cpu_losses(name), rtol=1e-5)
-    assert read_states(tmp_path)["train/step"] == STEPS
+    assert read_checkpoint(tmp_path)["train/step"] == STEPS
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +216,7 @@ def test_masks_of_dropout_are_those_of_a_cpu(tools, fake_gpus, mask_model, tmp_p
         for steps in 1, 2, 3:
             run = tmp_path / f"{len(found)}-{steps}"
             train(tools, plan, run, "--in-process", steps=steps)
-            found[-1].append(read_states(run)["w"])
+            found[-1].append(read_checkpoint(run)["w"])
     first, second, third = np.array(found[0]) / -2
     assert set(first) == set(second - first) == set(third - second) == {0, 1}
     assert not np.array_equal(first, second - first) and not np.array_equal(second - first, third - second)

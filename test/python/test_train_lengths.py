@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 
 import gridloom
@@ -10,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from training_models import read_log
 
 from gridloom._tools import native
 
@@ -88,11 +88,6 @@ def evaluate(batch: dict[str, np.ndarray]) -> tuple[float, float, int]:
     logits, labels = logits[kept], batch["labels"][kept]
     logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     return -logs[np.arange(len(labels)), labels].mean(), np.mean(logits.argmax(axis=1) == labels), len(labels)
-
-
-def read_log(path) -> list[dict[str, str]]:
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.mark.parametrize("mesh", ["", "data=2"])

@@ -73,7 +73,7 @@ def read_latest(tools, run: Path) -> dict | None:
 
 
 def test_a_run_that_is_killed_goes_on(tools, folder, tmp_path, request):
-    """At random moments, most of them while it saves: each time the last checkpoint is whole, and in the end nothing tells the run from one
+    """At random moments, of a hundred many while it saves: each time the last checkpoint is whole, and in the end nothing tells the run from one
     that was left alone."""
     kills = 100 if request.config.getoption("--full") else 5
     random, files = np.random.default_rng(kills), ["--checkpoint-dir", "--log", "--log-dir"]
@@ -94,7 +94,7 @@ def test_a_run_that_is_killed_goes_on(tools, folder, tmp_path, request):
         step = read_latest(tools, tmp_path / files[0])["step"]
         assert step >= last
         last = step
-    assert last > 1
+    assert last > 1 and (kills < 100 or sum(moments) >= 5)
     print(f"{kills} kills, {sum(moments)} of them while a checkpoint was written; {last} steps")
     whole = [part for option in files for part in (option, tmp_path / f"whole{option}")]
     for options in (mine, whole):

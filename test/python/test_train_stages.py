@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from test_train_meshes import SIGNS, check_signs, compile_job, draw_batches, draw_powers, read_checkpoint, run_by_hand, sign_descent
-from training_models import Mlp
+from test_train_meshes import SIGNS, check_signs, compile_job, draw_batches, draw_powers, run_by_hand, sign_descent
+from training_models import Mlp, read_checkpoint
 
 import gridloom
 from gridloom import zoo
@@ -52,7 +52,6 @@ def compile_decoder(tools, folder, mesh: str = "", **options) -> gridloom.Plan:
 
 def test_a_decoder_trains_as_on_one_rank(tools, tmp_path):
     """The gradients are clipped by a norm over the parameters of both stages, and updated by AdamW."""
-    random = np.random.default_rng(0)
     losses = {}
     for mesh, options in {"": {}, "pipe=2": {"microbatches": 2}}.items():
         random = np.random.default_rng(0)
@@ -112,7 +111,6 @@ def test_dropout_draws_the_same_in_all_stages(tools, tmp_path):
         with gridloom.load(plan, threads=1) as session:
             for batch in batches:
                 session.run(batch | {"learning_rate": np.array(0.1, np.float32)}, entry="train_step")
-            found[mesh] = dict(session.states)
             found[mesh] = {name: session.get_state(name) for name in session.states}
     assert found[""]["train/iteration"] == 3
     for name, array in found[""].items():

@@ -3,8 +3,10 @@ large sums of products may get; and models in training mode."""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import importlib.util
+import json
 from pathlib import Path
 
 import numpy as np
@@ -241,3 +243,27 @@ def split_as_zero(model, stage: int) -> dict[str, str]:
         if stage == 3:
             shards[f"{name}*"] = "stored" + parts  # a star, as the name has a key already
     return shards
+
+
+def read_log(path: Path) -> list[dict[str, str]]:
+    """The rows of a run's log, by column."""
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def read_checkpoint(run: Path) -> dict[str, np.ndarray]:
+    """The states of the latest checkpoint of a run; of what the file holds, as the format's specification has it."""
+    data = (max(run.glob("step-*")) / "states.safetensors").read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    types = {"F32": np.float32, "F64": np.float64, "I64": np.int64}
+    states = {}
+    for name, entry in json.loads(data[8 : 8 + size]).items():
+        begin, end = (8 + size + offset for offset in entry["data_offsets"])
+        states[name] = np.frombuffer(data[begin:end], types[entry["dtype"]]).reshape(entry["shape"])
+    return states
+
+
+def draw_normal(seed: int, scale: float = 0.4):
+    """float32 of normal numbers, by shape."""
+    random = np.random.default_rng(seed)
+    return lambda *shape: (random.standard_normal(shape) * scale).astype(np.float32)

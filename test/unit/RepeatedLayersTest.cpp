@@ -9,6 +9,7 @@
 #include "compiler/driver/Registration.h"
 #include "compiler/planner/Weighing.h"
 #include "dialects/dist/MachineAttr.h"
+#include "dialects/loom/Training.h"
 #include "test/unit/LayeredProgram.h"
 
 #include "mlir/IR/Verifier.h"
@@ -63,6 +64,20 @@ TEST_F(RepeatedLayersTest, AreFoundAndTakenOut) {
     EXPECT_EQ(func.getNumResults(), 1 + kLayers - gone);
   }
   EXPECT_EQ(countProducts(*module), 2 * kLayers + 2) << "the program itself has changed";
+}
+
+/// Which parameter a gradient or a sum of gradients is of says nothing about how it is computed.
+TEST_F(RepeatedLayersTest, MayBeAboutDifferentParameters) {
+  for (llvm::StringLiteral attribute : {loom::kGradientOf, loom::kAccumulates}) {
+    auto module = parse();
+    int number = 0;
+    module->walk([&](loom::DotGeneralOp op) {
+      op->setAttr(attribute, mlir::StringAttr::get(&context, ("w" + llvm::Twine(number++)).str()));
+    });
+    std::optional<Layers> layers = Layers::find(*module);
+    ASSERT_TRUE(layers) << attribute.str();
+    EXPECT_GE(layers->getCount(), kLayers - 1) << attribute.str();
+  }
 }
 
 TEST_F(RepeatedLayersTest, OfAnotherSizeIsNone) {

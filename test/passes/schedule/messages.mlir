@@ -74,6 +74,60 @@ func.func @beside(%x: tensor<16xf32> {loom.name = "x"}) -> (tensor<16xf32> {loom
 
 // -----
 
+plan.kernel @add {
+^bb0(%x: tensor<5xf32>, %y: tensor<5xf32>):
+  %0 = loom.add %x, %y : tensor<5xf32>
+  loom.yield %0 : tensor<5xf32>
+}
+plan.kernel @first {
+^bb0(%x: tensor<16xf32>):
+  %0 = loom.slice %x [0] to [5] by [1] : (tensor<16xf32>) -> tensor<5xf32>
+  loom.yield %0 : tensor<5xf32>
+}
+dist.mesh @mesh <["data" = 2]>
+
+// The one that does not fill its lines comes last, so that nothing is sent that no one has written.
+// CHECK-LABEL: plan.program @last
+// CHECK-DAG: %[[M:.*]] = plan.buffer registered {bytes = 84 : i64, offset = 0 : i64} : <tensor<21xf32>>
+// CHECK-DAG: plan.alias %[[M]] {offset = 16 : i64} : (!plan.buffer<tensor<21xf32>>) -> !plan.buffer<tensor<5xf32>>
+// CHECK: plan.group all_reduce {{.*}} ins(%[[M]] : {{.*}}) outs(%[[M]] : {{.*}})
+func.func @last(%x: tensor<5xf32> {loom.name = "x"}, %y: tensor<16xf32> {loom.name = "y"}) -> (tensor<5xf32> {loom.name = "z"})
+    attributes {loom.entry = "main", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
+  %f = dist.start {
+    %r:2 = dist.all_reduce %x, %y over ["data"] sum : tensor<5xf32>, tensor<16xf32>
+    dist.yield %r#0, %r#1 : tensor<5xf32>, tensor<16xf32>
+  } : !dist.future<tensor<5xf32>, tensor<16xf32>>
+  %0:2 = dist.done %f : !dist.future<tensor<5xf32>, tensor<16xf32>> -> tensor<5xf32>, tensor<16xf32>
+  %1 = plan.call @first(%0#1) : (tensor<16xf32>) -> tensor<5xf32>
+  %2 = plan.call @add(%0#0, %1) : (tensor<5xf32>, tensor<5xf32>) -> tensor<5xf32>
+  return %2 : tensor<5xf32>
+}
+
+// -----
+
+plan.kernel @add {
+^bb0(%x: tensor<5xf32>, %y: tensor<5xf32>):
+  %0 = loom.add %x, %y : tensor<5xf32>
+  loom.yield %0 : tensor<5xf32>
+}
+dist.mesh @mesh <["data" = 2]>
+
+// Two that do not are sent one after another, in one group.
+// CHECK-LABEL: plan.program @gaps
+// CHECK: plan.group all_reduce {{.*}} ins(%[[A:.*]], %[[B:.*]] : !plan.buffer<tensor<5xf32>>, !plan.buffer<tensor<5xf32>>) outs(%{{.*}}, %{{.*}} : !plan.buffer<tensor<5xf32>>, !plan.buffer<tensor<5xf32>>)
+func.func @gaps(%x: tensor<5xf32> {loom.name = "x"}, %y: tensor<5xf32> {loom.name = "y"}) -> (tensor<5xf32> {loom.name = "z"})
+    attributes {loom.entry = "main", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
+  %f = dist.start {
+    %r:2 = dist.all_reduce %x, %y over ["data"] sum : tensor<5xf32>, tensor<5xf32>
+    dist.yield %r#0, %r#1 : tensor<5xf32>, tensor<5xf32>
+  } : !dist.future<tensor<5xf32>, tensor<5xf32>>
+  %0:2 = dist.done %f : !dist.future<tensor<5xf32>, tensor<5xf32>> -> tensor<5xf32>, tensor<5xf32>
+  %1 = plan.call @add(%0#0, %0#1) : (tensor<5xf32>, tensor<5xf32>) -> tensor<5xf32>
+  return %1 : tensor<5xf32>
+}
+
+// -----
+
 plan.kernel @sum {
 ^bb0(%x: tensor<8x16xf32>):
   %0 = loom.reduce sum %x dims = [0, 1] : (tensor<8x16xf32>) -> tensor<f32>
