@@ -32,6 +32,9 @@ template <typename Options, typename Visit> static void forEachFlag(Options &opt
   visit("clip", options.train.clip);
   visit("loss-scale", options.train.lossScale);
   visit("param", options.train.parameters);
+  visit("tie", options.train.ties);
+  visit("init", options.train.inits);
+  visit("seed", options.train.seed);
   visit("mesh", options.mesh);
   visit("devices", options.devices);
   visit("cluster", options.cluster);
@@ -67,6 +70,10 @@ struct Describer {
     if (!list.empty())
       object[name] = Array(list);
   }
+  void operator()(const char *name, const std::optional<uint64_t> &number) {
+    if (number)
+      object[name] = *number;
+  }
   template <typename T> void operator()(const char *name, const T &value) { object[name] = value; }
 };
 
@@ -85,6 +92,11 @@ struct Reader {
   void operator()(const char *name, int64_t &number) {
     if (std::optional<int64_t> found = object.getInteger(name))
       number = *found;
+  }
+  void operator()(const char *name, std::optional<uint64_t> &number) {
+    const Value *found = object.get(name);
+    if (std::optional<uint64_t> whole = found ? found->getAsUINT64() : std::nullopt)
+      number = *whole;
   }
   void operator()(const char *name, double &number) {
     if (std::optional<double> found = object.getNumber(name))

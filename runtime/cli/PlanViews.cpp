@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 
 using namespace gridloom;
 using namespace gridloom::rt;
@@ -319,6 +320,20 @@ static const char *nameRole(schema::StateRole role) {
   }
 }
 
+/// What a state begins with: a weight by its name, drawn numbers, or zeros.
+static std::string describeBeginning(const schema::State &state) {
+  if (!state.has_draw())
+    return state.init().empty() ? "zeros" : state.init();
+  const schema::Draw &draw = state.draw();
+  std::ostringstream text;
+  if (draw.distribution() == schema::Draw::CONSTANT)
+    text << "constant(" << draw.first() << ")";
+  else
+    text << (draw.distribution() == schema::Draw::NORMAL ? "normal(" : "uniform(") << draw.first()
+         << ", " << draw.second() << ")";
+  return text.str();
+}
+
 Document gridloom::rt::makeStates(const Plan &plan) {
   Document document;
   uint64_t bytes = 0;
@@ -338,7 +353,7 @@ Document gridloom::rt::makeStates(const Plan &plan) {
       document.addRow({number, state.name(), nameRole(state.role()), typeText(state.type()),
                        Cell(shape, formatShape(shape)), Cell(local, formatShape(local)),
                        formatSharding(state.sharding()), bytesCell(state.bytes()),
-                       state.init().empty() ? "zeros" : state.init()});
+                       describeBeginning(state)});
     }
   return document;
 }

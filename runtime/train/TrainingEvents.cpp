@@ -35,7 +35,7 @@ void TrainingEvents::add(const StepRecord &record) {
       {"learning_rate", record.learningRate},
       {"samples_per_second", double(setup.step.batch) / record.milliseconds * 1e3}};
   for (const auto &[name, value] : record.values)
-    if (isMetric(name) || name == "loss" || name == "gradient_norm")
+    if (isMetric(name) || name == "loss" || name == "gradient_norm" || name == kLossScale)
       scalars[name] = value;
   log.add(record.taken, scalars);
 }

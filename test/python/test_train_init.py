@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from training_models import Cnn, Mlp
@@ -65,6 +67,19 @@ def expected(name: str, shape, seed: int) -> np.ndarray:
     if len(shape) < 2:
         return (-1 + 2 * (drawn >> np.uint64(8)) * 2.0**-24).astype(np.float32).reshape(shape)
     return np.array([NormalDist().inv_cdf((int(word) + 0.5) / 2**32) * 0.5 for word in drawn], np.float32).reshape(shape)
+
+
+def test_a_plan_says_what_is_drawn(tools, plans):
+    """Its report has the flags, which why-not plans again, and its states what they begin with."""
+    plan = plans["data=2"]
+    options = plan.report["options"]
+    assert options["seed"] == 5 and options["init"] == [f"{pattern}: {distribution}" for pattern, distribution in INIT.items()]
+    listed = json.loads(tools.call("inspect", plan.path, "states", "--format", "json").stdout)["states"]
+    begins = {state["name"]: state["begins_as"] for state in listed}
+    assert begins == {
+        "w1": "normal(0, 0.5)", "w2": "normal(0, 0.5)", "b1": "uniform(-1, 1)", "b2": "constant(0.25)", "train/step": "zeros",
+        **{f"{name}/momentum": "zeros" for name in ("w1", "w2", "b1", "b2")},
+    }  # fmt: skip
 
 
 def test_values_are_the_same_on_every_mesh(plans):
