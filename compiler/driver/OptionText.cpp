@@ -96,7 +96,7 @@ struct Reader {
   void operator()(const char *name, std::optional<uint64_t> &number) {
     const Value *found = object.get(name);
     if (std::optional<uint64_t> whole = found ? found->getAsUINT64() : std::nullopt)
-      number = *whole;
+      number = whole;
   }
   void operator()(const char *name, double &number) {
     if (std::optional<double> found = object.getNumber(name))

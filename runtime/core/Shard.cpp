@@ -88,7 +88,7 @@ Shard gridloom::rt::getShard(const Mesh &mesh, int rank, const schema::Sharding 
 /// Calls visit(global offset, local offset, elements) for each run of valid elements that is
 /// contiguous in both, offsets in elements. `localRow` is the distance of local rows.
 template <typename Visit>
-static void forEachRun(const Shard &shard, int64_t localRow, Visit visit) {
+static void forEachRun(const Shard &shard, int64_t localRow, const Visit &visit) {
   size_t rank = shard.global.size();
   if (rank == 0)
     return visit(int64_t(0), int64_t(0), int64_t(1));

@@ -182,7 +182,7 @@ void EventLog::create(const fs::path &folder, int64_t after) {
   }
 }
 
-EventLog::EventLog(fs::path folder, const std::optional<EventPlace> &place) {
+EventLog::EventLog(const fs::path &folder, const std::optional<EventPlace> &place) {
   check(folder, place);
   std::error_code error;
   fs::create_directories(folder, error);

@@ -27,7 +27,7 @@
 
 namespace gridloom::events {
 class Event;
-}
+} // namespace gridloom::events
 
 namespace gridloom::rt {
 
@@ -52,7 +52,7 @@ public:
   /// Begins a file in the folder, which is made where it is not there. With `place`, what this
   /// program's files there have of later steps is cut off, and readers that have it already are
   /// told. Throws as `check` does, and with the system's reason.
-  EventLog(std::filesystem::path folder, const std::optional<EventPlace> &place);
+  EventLog(const std::filesystem::path &folder, const std::optional<EventPlace> &place);
   ~EventLog();
   EventLog(const EventLog &) = delete;
   EventLog &operator=(const EventLog &) = delete;

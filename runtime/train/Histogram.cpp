@@ -17,9 +17,9 @@ using namespace gridloom::rt;
 /// The upper limits of all buckets, ascending.
 static const std::vector<double> &getLimits() {
   static const std::vector<double> limits = [] {
-    std::vector<double> positive;
-    for (double limit = 1e-12; limit < 1e20; limit *= 1.1)
-      positive.push_back(limit);
+    std::vector<double> positive = {1e-12};
+    while (positive.back() * 1.1 < 1e20)
+      positive.push_back(positive.back() * 1.1);
     std::vector<double> all;
     for (size_t i = positive.size(); i-- > 0;)
       all.push_back(-positive[i]);
