@@ -239,7 +239,7 @@ def test_zero_scatters_and_gathers(tools, tmp_path):
         plan = gridloom.compile(path, tmp_path / f"{level}.plan", optimizer="adam(lr=1e-3)", zero=level or None, **options)
         counts = count_messages(plan, "train_step")
         if level:
-            assert (counts["reduce_scatter"], counts["all_gather"]) == (4, 4)
+            assert (counts["reduce_scatter"], counts["all_gather"]) == (1, 4 if level == 3 else 1)
         states[level] = plan.report["memory"]["states_bytes"]
     assert states[1] / states[0] == pytest.approx(2 / 3, rel=0.02)
     assert states[3] / states[0] == pytest.approx(1 / 2, rel=0.02)
@@ -466,16 +466,34 @@ def test_a_bucket_says_what_it_holds(tools, tmp_path):
     assert memory[None] < memory[0]
 
 
+@pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("mesh", [pytest.param("data=2", marks=pytest.mark.full), "data=4"])
+def test_shards_travel_in_buckets(tools, tmp_path, mesh, level, parts):
+    """Reduce_scatters of gradients, from the second stage on those of each part of the batch, and all_gathers of updated weights. The bytes are
+    those of the values."""
+    devices, rounds, found = int(mesh[-1]), 1 if level == 1 else parts, {}
+    for size in (25 << 20, 4096, 1):
+        plan, total = compile_wide(tools, tmp_path, mesh, 2048, zero=level, microbatches=parts, bucket_size=size)
+        messages = count_messages(plan, "train_step")
+        found[size] = messages["reduce_scatter"], messages["all_gather"]
+        sent = measure_sent(plan, devices)
+        assert sent["reduce_scatter"] == rounds * total * (devices - 1) / devices
+        assert sent["all_gather"] == total * (devices - 1) / devices
+    # Two weights are larger than 4096 bytes, the two biases smaller.
+    assert [found[size] for size in found] == [(rounds, 1), (3 * rounds, 3), (4 * rounds, 4)]
+
+
 @pytest.mark.parametrize("stage", [1, 3])
 def test_split_states_reduce_and_gather_each_weight_once(tools, tmp_path, stage):
     """A gradient is reduced to the device that updates the part; the weight is gathered where it is read whole, or after the update."""
     # With padding where the first dimension is odd.
     parts = [-(-len(array) // 2) * array[:1].nbytes for array in Mlp(draw_powers(1)).weights.values()]
-    found = list_collectives(tools, tmp_path, "adamw", "data=2", split_as_zero(Mlp(draw_powers(1)), stage))
+    found = list_collectives(tools, tmp_path, "adamw", "data=2", split_as_zero(Mlp(draw_powers(1)), stage), bucket_size=0)
     sizes = lambda kind: sorted(size for each, size in found if each == kind)  # noqa: E731
     assert sizes("reduce_scatter") == sorted(2 * size for size in parts)
     assert sizes("all_gather") == sorted(parts)
-    assert sizes("all_reduce") == [72]  # the losses and the gradients' norm, each in a cache line
+    assert sizes("all_reduce") == [8, 8]  # the losses, and the gradients' norm
 
 
 def test_weights_are_split_that_are_computed_with_in_16_bits(tools, tmp_path):
