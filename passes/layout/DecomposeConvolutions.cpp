@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "passes/layout/ConvolutionPhases.h"
 #include "passes/layout/Passes.h"
 
 using namespace mlir;
@@ -29,6 +30,7 @@ struct DecomposeConvolutions : impl::DecomposeConvolutionsBase<DecomposeConvolut
   using DecomposeConvolutionsBase::DecomposeConvolutionsBase;
 
   void runOnOperation() override {
+    splitDilated();
     getOperation().walk([&](loom::DecomposeInterface op) {
       if (!isa<loom::ConvolutionOp, loom::ReduceWindowOp>(op))
         return;
@@ -39,6 +41,19 @@ struct DecomposeConvolutions : impl::DecomposeConvolutionsBase<DecomposeConvolut
       op->replaceAllUsesWith(op.decompose(builder));
       op->erase();
     });
+  }
+
+  /// Convolutions of inputs with zeros between elements become several without.
+  void splitDilated() {
+    SmallVector<loom::ConvolutionOp> convolutions;
+    getOperation().walk([&](loom::ConvolutionOp op) { convolutions.push_back(op); });
+    for (loom::ConvolutionOp op : convolutions) {
+      OpBuilder builder(op);
+      if (Value result = splitIntoPhases(op, builder)) {
+        op.getOutput().replaceAllUsesWith(result);
+        op.erase();
+      }
+    }
   }
 };
 

@@ -10,9 +10,11 @@ def DecomposeConvolutions : Pass<"loom-decompose-convolutions", "::mlir::ModuleO
     A convolution becomes a padded input, its windows as the columns of a matrix, and a multiplication
     by the weights; one with a filter per channel the products and sums of its windows, which need no
     memory. A window of one element has no columns: the input is the matrix. `loom.reduce_window`
-    becomes a padded input and a reduction of its windows. With `keep-library`, convolutions that
-    cuDNN has stay as they are: of f32, f16 or bf16 over one to three dimensions, without zeros
-    between the input's elements, and not in the prologue, which has kernels only.
+    becomes a padded input and a reduction of its windows. Where there are zeros between the input's
+    elements, as in transposed convolutions and the gradients of strided ones, s of them for each element,
+    every s-th position of the result is computed by a convolution with every s-th element of the window.
+    With `keep-library`, convolutions that the library has stay as they are: of f32, f16 or bf16 over one to
+    three dimensions, and not in the prologue, which has kernels only.
 
     Input:
 

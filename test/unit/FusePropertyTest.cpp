@@ -498,6 +498,55 @@ TEST(FuseProperty, LibraryConvolutionsComputeTheSame) {
   }
 }
 
+/// Zeros between elements in one and in two dimensions, more of them than the window has elements,
+/// padding that reaches beyond the input and padding that leaves elements out, groups, and a stride
+/// in the other dimension: each phase is a call.
+TEST(FuseProperty, ConvolutionsOfDilatedInputsComputeTheSame) {
+  struct Case {
+    const char *attributes;
+    Shape input, weight, output;
+    int calls;
+  };
+  const Case cases[] = {
+      {"strides = [1, 1] low = [1, 1] high = [2, 1] input_dilations = [2, 2] dilations = [1, 1] "
+       "groups = 1",
+       {2, 3, 4, 5},
+       {4, 3, 3, 3},
+       {2, 4, 8, 9},
+       4},
+      {"strides = [1, 1] low = [0, 0] high = [1, 2] input_dilations = [2, 3] dilations = [1, 1] "
+       "groups = 1",
+       {1, 2, 3, 3},
+       {3, 2, 1, 1},
+       {1, 3, 6, 9},
+       1},
+      {"strides = [2, 1] low = [1, 4] high = [0, 5] input_dilations = [1, 3] dilations = [2, 1] "
+       "groups = 2",
+       {2, 4, 7, 3},
+       {6, 2, 2, 4},
+       {2, 6, 3, 13},
+       3},
+      {"strides = [1, 1] low = [6, 0] high = [7, 0] input_dilations = [4, 1] dilations = [1, 1] "
+       "groups = 1",
+       {1, 2, 2, 3},
+       {2, 2, 2, 2},
+       {1, 2, 17, 2},
+       2},
+  };
+  for (const Case &each : cases) {
+    std::string text =
+        "func.func @main(%x: " + type(each.input) +
+        " {loom.name = \"x0\"}, %w: " + type(each.weight) + " {loom.name = \"x1\"}) -> (" +
+        type(each.output) +
+        " {loom.name = \"out\"}) attributes {loom.entry = \"main\", loom.dims = {}} {\n" +
+        "%0 = loom.convolution %x, %w " + each.attributes + " : (" + type(each.input) + ", " +
+        type(each.weight) + ") -> " + type(each.output) + "\nreturn %0 : " + type(each.output) +
+        "\n}";
+    EXPECT_EQ(compareOnGpu<plan::ConvolutionOp>(text, {each.input, each.weight}), each.calls)
+        << each.attributes;
+  }
+}
+
 /// Transposed heads, a scale, a mask that repeats, and values narrower than keys.
 TEST(FuseProperty, LibraryAttentionComputesTheSame) {
   std::string text = R"(
