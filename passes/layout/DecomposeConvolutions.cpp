@@ -3,6 +3,8 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/loom/LoomWindow.h"
+#include "dialects/loom/Training.h"
 #include "passes/layout/ConvolutionPhases.h"
 #include "passes/layout/Passes.h"
 
@@ -26,6 +28,16 @@ bool isInLibrary(loom::ConvolutionOp op) {
          llvm::all_of(op.getInputDilations(), isOne);
 }
 
+/// What oneDNN computes faster than the product of columns.
+bool isForward(loom::ConvolutionOp op) {
+  auto type = cast<RankedTensorType>(op.getOutput().getType());
+  ArrayRef<int64_t> window = cast<RankedTensorType>(op.getWeight().getType()).getShape();
+  return isInLibrary(op) && type.getElementType().isF32() &&
+         loom::computeProduct(window.drop_front(2)) <=
+             loom::computeProduct(type.getShape().drop_front(2)) &&
+         !loom::isTrainStep(op->getParentOfType<func::FuncOp>());
+}
+
 struct DecomposeConvolutions : impl::DecomposeConvolutionsBase<DecomposeConvolutions> {
   using DecomposeConvolutionsBase::DecomposeConvolutionsBase;
 
@@ -35,7 +47,8 @@ struct DecomposeConvolutions : impl::DecomposeConvolutionsBase<DecomposeConvolut
       if (!isa<loom::ConvolutionOp, loom::ReduceWindowOp>(op))
         return;
       if (auto convolution = dyn_cast<loom::ConvolutionOp>(*op);
-          convolution && keepLibrary && isInLibrary(convolution))
+          convolution &&
+          ((keepLibrary && isInLibrary(convolution)) || (keepForward && isForward(convolution))))
         return;
       OpBuilder builder(op);
       op->replaceAllUsesWith(op.decompose(builder));

@@ -434,17 +434,15 @@ TEST(FuseProperty, FusedProgramsComputeTheSame) {
   EXPECT_GT(padded, 30);
 }
 
-/// Runs `text` on small whole numbers before and after fusion for a GPU; both must agree bit by
+/// Runs `text` on small whole numbers before and after layout and fusion; both must agree bit by
 /// bit. Counts the calls of type Op after it.
-template <typename Op> int compareOnGpu(const std::string &text, const std::vector<Shape> &shapes) {
+template <typename Op>
+int compare(const std::string &text, const std::vector<Shape> &shapes, const LayoutOptions &layout,
+            const FuseOptions &fuse) {
   Context context;
   auto before = context.parse(text), after = context.parse(text);
   EXPECT_TRUE(before && after) << context.takeError();
   PassManager pm(context.get());
-  LayoutOptions layout;
-  layout.convolutionLibrary = true;
-  FuseOptions fuse;
-  fuse.attentionLibrary = true;
   addLayoutPasses(pm, layout);
   addFusePasses(pm, fuse);
   EXPECT_TRUE(succeeded(pm.run(*after))) << context.takeError();
@@ -469,6 +467,15 @@ template <typename Op> int compareOnGpu(const std::string &text, const std::vect
   int calls = 0;
   after->walk([&](Op) { ++calls; });
   return calls;
+}
+
+/// The same for a GPU.
+template <typename Op> int compareOnGpu(const std::string &text, const std::vector<Shape> &shapes) {
+  LayoutOptions layout;
+  layout.convolutionLibrary = true;
+  FuseOptions fuse;
+  fuse.attentionLibrary = true;
+  return compare<Op>(text, shapes, layout, fuse);
 }
 
 /// In NCHW, and with the channels last where TF32 allows tensor cores: bias, residual, groups,
@@ -496,6 +503,35 @@ TEST(FuseProperty, LibraryConvolutionsComputeTheSame) {
         compareOnGpu<plan::ConvolutionOp>(text, {{2, 4, 5, 6}, {4, 2, 3, 2}, {4}, {4, 4, 1, 1}}), 2)
         << "with" << tf32;
   }
+}
+
+/// The same for a CPU's library, with the channels last: pools and the mean of all positions, too.
+TEST(FuseProperty, CpuConvolutionsComputeTheSame) {
+  const char *text = R"(
+    func.func @main(%x: tensor<2x3x6x8xf32> {loom.name = "x0"}, %v: tensor<4x3x3x3xf32> {loom.name = "x1"},
+                    %w: tensor<5x4x1x1xf32> {loom.name = "x2"}, %b: tensor<4xf32> {loom.name = "x3"})
+        -> (tensor<2x5xf32> {loom.name = "out"}, tensor<2x4x3x8xf32> {loom.name = "pool"}) attributes {loom.entry = "main", loom.dims = {}} {
+      %bias = loom.broadcast %b dims = [1] : (tensor<4xf32>) -> tensor<2x4x6x8xf32>
+      %zero = loom.constant dense<0.0> : tensor<2x4x6x8xf32>
+      %0 = loom.convolution %x, %v strides = [1, 1] low = [1, 1] high = [1, 1] input_dilations = [1, 1] dilations = [1, 1]
+          groups = 1 : (tensor<2x3x6x8xf32>, tensor<4x3x3x3xf32>) -> tensor<2x4x6x8xf32>
+      %1 = loom.add %0, %bias : tensor<2x4x6x8xf32>
+      %2 = loom.maximum %1, %zero : tensor<2x4x6x8xf32>
+      %3 = loom.reduce_window max %2 dims = [2, 3] sizes = [3, 2] strides = [2, 1] low = [1, 0] high = [0, 1]
+          dilations = [1, 1] : (tensor<2x4x6x8xf32>) -> tensor<2x4x3x8xf32>
+      %4 = loom.convolution %3, %w strides = [1, 1] low = [0, 0] high = [0, 0] input_dilations = [1, 1] dilations = [1, 1]
+          groups = 1 : (tensor<2x4x3x8xf32>, tensor<5x4x1x1xf32>) -> tensor<2x5x3x8xf32>
+      %5 = loom.reduce sum %4 dims = [2, 3] : (tensor<2x5x3x8xf32>) -> tensor<2x5xf32>
+      return %5, %3 : tensor<2x5xf32>, tensor<2x4x3x8xf32>
+    })";
+  LayoutOptions layout;
+  layout.forwardConvolutions = true;
+  FuseOptions fuse;
+  fuse.convolutionEpilogues = false;
+  fuse.channelsLast = true;
+  EXPECT_EQ(compare<plan::ConvolutionOp>(text, {{2, 3, 6, 8}, {4, 3, 3, 3}, {5, 4, 1, 1}, {4}},
+                                         layout, fuse),
+            2);
 }
 
 /// Zeros between elements in one and in two dimensions, more of them than the window has elements,

@@ -1,5 +1,6 @@
 // RUN: gridloom-opt --loom-decompose-convolutions %s | FileCheck %s
 // RUN: gridloom-opt --loom-decompose-convolutions=keep-library=true %s | FileCheck %s --check-prefix KEEP
+// RUN: gridloom-opt --loom-decompose-convolutions=keep-forward=true %s | FileCheck %s --check-prefix FORWARD
 
 // Columns, multiplied by the weights; the result lies as it should.
 // CHECK-LABEL: func.func @general
@@ -128,4 +129,30 @@ func.func @kept(%x: tensor<1x4x8xbf16>, %w: tensor<4x4x3xbf16>, %y: tensor<1x4x8
   %2 = loom.convolution %z, %u strides = [1] low = [0] high = [0] input_dilations = [2] dilations = [1] groups = 1
       : (tensor<1x4x8xf32>, tensor<4x4x3xf32>) -> tensor<1x4x13xf32>
   return %0, %1, %2 : tensor<1x4x6xbf16>, tensor<1x4x6xf64>, tensor<1x4x13xf32>
+}
+
+// oneDNN's are of f32, no gradients, and not in training steps.
+// FORWARD-LABEL: func.func @large_window
+// FORWARD-NOT: loom.convolution
+// FORWARD-LABEL: func.func @transposed
+// FORWARD-LABEL: func.func @kept
+// FORWARD: loom.window {{.*}}bf16
+// FORWARD: loom.window {{.*}}f64
+// FORWARD: loom.convolution {{.*}} -> tensor<1x4x7xf32>
+// KEEP-LABEL: func.func @step
+// FORWARD-LABEL: func.func @step
+// FORWARD-NOT: loom.convolution
+// FORWARD-LABEL: func.func @evaluation
+// FORWARD: loom.convolution
+func.func @step(%x: tensor<2x8x12x12xf32>, %w: tensor<16x8x1x1xf32>) -> tensor<2x16x12x12xf32> attributes {loom.entry = "train_step"} {
+  %0 = loom.convolution %x, %w strides = [1, 1] low = [0, 0] high = [0, 0] input_dilations = [1, 1]
+      dilations = [1, 1] groups = 1
+      : (tensor<2x8x12x12xf32>, tensor<16x8x1x1xf32>) -> tensor<2x16x12x12xf32>
+  return %0 : tensor<2x16x12x12xf32>
+}
+func.func @evaluation(%x: tensor<2x8x12x12xf32>, %w: tensor<16x8x1x1xf32>) -> tensor<2x16x12x12xf32> attributes {loom.entry = "eval"} {
+  %0 = loom.convolution %x, %w strides = [1, 1] low = [0, 0] high = [0, 0] input_dilations = [1, 1]
+      dilations = [1, 1] groups = 1
+      : (tensor<2x8x12x12xf32>, tensor<16x8x1x1xf32>) -> tensor<2x16x12x12xf32>
+  return %0 : tensor<2x16x12x12xf32>
 }
