@@ -21,6 +21,9 @@ void gridloom::addCommunicatePasses(mlir::OpPassManager &pm, const CommunicateOp
   }
   func.addPass(createContiguousCollectives());
   func.addPass(createLowerShardSlices());
+  BucketShardsOptions shards;
+  shards.bucketSize = options.bucketBytes;
+  func.addPass(createBucketShards(shards));
   CombineCollectivesOptions combine;
   combine.bucketSize = options.bucketBytes;
   func.addPass(createCombineCollectives(combine));

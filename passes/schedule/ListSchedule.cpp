@@ -6,6 +6,7 @@
 #include "passes/schedule/ListSchedule.h"
 
 #include "dialects/loom/Control.h"
+#include "dialects/loom/Parts.h"
 #include "dialects/loom/Training.h"
 #include "dialects/loom/Work.h"
 #include "dialects/plan/Work.h"
@@ -26,12 +27,17 @@ using Kind = ScheduleNode::Kind;
 class ListScheduler {
 public:
   ListScheduler(Block &block, const dist::Mesh &mesh, bool overlap)
-      : block(block), mesh(mesh), overlap(overlap), isOfStep(isStageOfStep()) {}
+      : block(block), mesh(mesh), overlap(overlap), isOfStep(isStageOfStep()),
+        isInOrder(isOfStep || hasParts()) {}
   DeferredStarts run();
 
 private:
   void build(bool keepsOrder);
   bool isStageOfStep() const;
+  bool hasParts() const {
+    auto function = dyn_cast<func::FuncOp>(block.getParentOp());
+    return function && function->hasAttr(loom::kParts);
+  }
   void addEdge(unsigned from, unsigned to);
   void orderTransfers();
   void orderStateReaders();
@@ -45,6 +51,7 @@ private:
   Block &block;
   const dist::Mesh &mesh;
   bool overlap, isOfStep;
+  bool isInOrder;                  ///< compute follows the program
   std::vector<ScheduleNode> nodes; // in program order
   llvm::DenseMap<Operation *, unsigned> indices;
   llvm::DenseSet<std::pair<unsigned, unsigned>> edges;
@@ -165,7 +172,8 @@ void ListScheduler::orderStateReaders() {
 }
 
 /// Where the order is kept, compute follows the program, in which forward and backward work of a
-/// training step take turns: no estimate of one stage tells when another one sends.
+/// training step take turns: no estimate of one stage tells when another one sends, and the
+/// activations of one part of a batch end before those of the next begin.
 void ListScheduler::build(bool keepsOrder) {
   nodes.clear();
   indices.clear();
@@ -239,9 +247,9 @@ DeferredStarts ListScheduler::defer(ListOrder &order) const {
 }
 
 DeferredStarts ListScheduler::run() {
-  build(/*keepsOrder=*/isOfStep);
+  build(/*keepsOrder=*/isInOrder);
   ListOrder chosen = runList(nodes);
-  if (isOfStep && chosen.order.size() < nodes.size()) {
+  if (isInOrder && chosen.order.size() < nodes.size()) {
     build(/*keepsOrder=*/false);
     chosen = runList(nodes);
   }

@@ -40,24 +40,25 @@ struct Settings {
   bool shareGpu = false;
 };
 
-/// Operands on the host, and in the device's memory where that is elsewhere.
+/// Operands on the host, and where plans have what they exchange: on CPUs in memory that peers
+/// reach.
 struct Operand {
-  Operand(Device &device, DataType type, std::vector<int64_t> shape)
-      : device(device), host(HostArray::allocate(type, std::move(shape))) {
-    if (!device.hasHostMemory())
-      memory = device.allocate(host.getNumBytes());
-  }
-  void *get() { return memory ? memory->data : host.getMutableData(); }
+  Operand(Device &device, Transport &transport, DataType type, std::vector<int64_t> shape)
+      : device(device), transport(transport), host(HostArray::allocate(type, std::move(shape))),
+        memory(device.hasHostMemory() ? transport.allocate(device, host.getNumBytes())
+                                      : device.allocate(host.getNumBytes())) {}
+  void *get() { return memory->data; }
   void upload(Stream &stream) {
-    if (memory && memory->bytes)
+    if (memory->bytes)
       device.copyIn(stream, memory->data, host.getData(), memory->bytes);
   }
   void download(Stream &stream) {
-    if (memory && memory->bytes)
+    if (memory->bytes)
       device.copyOut(stream, host.getMutableData(), memory->data, memory->bytes);
   }
 
   Device &device;
+  Transport &transport;
   HostArray host;
   std::unique_ptr<Memory> memory;
 };
@@ -171,7 +172,7 @@ static std::string describe(const Settings &settings, const Transport &transport
 /// The reduction of a number of each rank.
 static double combine(Setup &setup, double number, Reduction reduction, uint32_t sequence,
                       const char *what) {
-  Operand operand(setup.input.device, DataType::F64, {1});
+  Operand operand(setup.input.device, setup.input.transport, DataType::F64, {1});
   memcpy(operand.host.getMutableData(), &number, sizeof number);
   operand.upload(setup.stream);
   setup.world.allReduce(setup.stream, operand.get(), operand.get(), 1, DataType::F64, reduction,
@@ -258,8 +259,8 @@ static void benchOnRank(const Collective &collective, const Settings &settings, 
   for (uint64_t bytes = settings.begin; bytes <= settings.end; bytes *= settings.factor) {
     int64_t count = int64_t(bytes / sizeOf(type)) / std::max(inParts, outParts);
     Setup setup{{*world, *stream, type, reduction, size_t(count), nullptr, nullptr},
-                Operand(device, type, {count * inParts}),
-                Operand(device, type, {count * outParts})};
+                Operand(device, transport, type, {count * inParts}),
+                Operand(device, transport, type, {count * outParts})};
     setup.in = setup.input.get();
     setup.out = setup.output.get();
     for (int64_t i = 0; i < setup.input.host.getNumElements(); ++i)

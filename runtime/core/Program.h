@@ -102,6 +102,7 @@ private:
   void prepareConstants();
   bool prepareBody(const Body &body);
   void prepareLibrary(const schema::Step &step);
+  void prepareConvolution(const schema::Step &step);
   void prepareMatmul(const schema::Step &step);
   void launch(uint32_t kernel, Stream &stream, std::span<void *const> pointers);
   void prepareGroup(const schema::Step &step);

@@ -751,11 +751,17 @@ static std::string getName(const testing::TestParamInfo<Kind> &info) { return in
 
 INSTANTIATE_TEST_SUITE_P(Local, TransportTest,
                          testing::Values(threadsKind, processesKind, strangersKind), getName);
+INSTANTIATE_TEST_SUITE_P(Shared, TransportTest,
+                         testing::Values(sharingThreadsKind, sharingProcessesKind), getName);
 INSTANTIATE_TEST_SUITE_P(Registered, TransportTest, testing::ValuesIn(getRegisteredCpuKinds()),
                          getName);
 INSTANTIATE_TEST_SUITE_P(Gpu, TransportTest, testing::Values(loopbackKind, ncclKind), getName);
 INSTANTIATE_TEST_SUITE_P(Local, CheckingTransportTest,
                          testing::Values(threadsKind, processesKind, strangersKind), getName);
+INSTANTIATE_TEST_SUITE_P(Shared, CheckingTransportTest,
+                         testing::Values(sharingThreadsKind, sharingProcessesKind), getName);
 INSTANTIATE_TEST_SUITE_P(Gpu, CheckingTransportTest, testing::Values(loopbackKind), getName);
 INSTANTIATE_TEST_SUITE_P(Local, ProcessTransportTest, testing::Values(processesKind, strangersKind),
+                         getName);
+INSTANTIATE_TEST_SUITE_P(Shared, ProcessTransportTest, testing::Values(sharingProcessesKind),
                          getName);

@@ -54,6 +54,9 @@ private:
 /// The device that this rank's operands lie on; null: the host's memory.
 inline thread_local Device *rankDevice = nullptr;
 
+/// Where memory of this rank's operands comes from; null: from the device.
+inline thread_local Transport *rankMemory = nullptr;
+
 /// A stream of this rank.
 class RankStream {
 public:
@@ -75,7 +78,7 @@ class RankMemory {
 public:
   explicit RankMemory(size_t bytes) : host(bytes) {
     if (rankDevice)
-      memory = rankDevice->allocate(bytes);
+      memory = rankMemory ? rankMemory->allocate(*rankDevice, bytes) : rankDevice->allocate(bytes);
     upload();
   }
   std::byte *data() { return memory ? static_cast<std::byte *>(memory->data) : host.data(); }
@@ -149,6 +152,24 @@ inline Outcome runBody(const Body &body, const std::function<std::unique_ptr<Tra
   } catch (const std::exception &error) {
     return {100, error.what()};
   }
+}
+
+/// The same with operands in memory that peers reach, as those of plans are.
+inline Body onSharedMemory(const Body &body) {
+  return [body](Transport &transport) {
+    std::unique_ptr<Device> device = createCpuDevice(1);
+    rankDevice = device.get();
+    rankMemory = &transport;
+    try {
+      body(transport);
+    } catch (...) {
+      rankDevice = nullptr;
+      rankMemory = nullptr;
+      throw;
+    }
+    rankDevice = nullptr;
+    rankMemory = nullptr;
+  };
 }
 
 inline std::vector<Outcome> runThreads(int n, const JobOptions &options, const Body &body) {
@@ -231,9 +252,19 @@ struct Kind {
 };
 inline void PrintTo(const Kind &kind, std::ostream *os) { *os << kind.name; }
 
+inline std::vector<Outcome> runSharingThreads(int n, const JobOptions &options, const Body &body) {
+  return runThreads(n, options, onSharedMemory(body));
+}
+inline std::vector<Outcome> runSharingProcesses(int n, const JobOptions &options,
+                                                const Body &body) {
+  return runProcesses(n, options, onSharedMemory(body));
+}
+
 inline const Kind threadsKind{"Threads", runThreads};
 inline const Kind processesKind{"Processes", runProcesses};
 inline const Kind strangersKind{"Strangers", runStrangers};
+inline const Kind sharingThreadsKind{"SharingThreads", runSharingThreads};
+inline const Kind sharingProcessesKind{"SharingProcesses", runSharingProcesses};
 
 } // namespace gridloom::rt::test
 

@@ -11,17 +11,13 @@
 
 using namespace gridloom::rt;
 
-/// Up to this size everybody reduces everything: it saves a meeting and costs little arithmetic.
-static constexpr size_t atOnceBytes = 8 << 10;
-
 static void copyBytes(void *to, const void *from, size_t bytes) {
   if (bytes != 0 && to != from)
     memcpy(to, from, bytes);
 }
 
-/// The first element of part `index` of `total` elements cut in `parts`; parts begin on cache lines
-/// so that no two members write one.
-static size_t partBegin(size_t total, size_t parts, size_t index, size_t elementBytes) {
+size_t LocalCommunicator::getPartBegin(size_t total, size_t parts, size_t index,
+                                       size_t elementBytes) {
   size_t line = 64 / elementBytes;
   size_t part = (total + parts - 1) / parts;
   part = (part + line - 1) / line * line;
@@ -29,10 +25,12 @@ static size_t partBegin(size_t total, size_t parts, size_t index, size_t element
 }
 
 void LocalCommunicator::runCollective(const Call &call) {
+  isOpen = false;
+  if (runDirectly(call))
+    return;
   switch (call.kind) {
   case Kind::AllReduce:
-    return call.count * sizeOf(call.type) <= std::min(atOnceBytes, chunk) ? reduceAtOnce(call)
-                                                                          : reduceByParts(call);
+    return isReducedAtOnce(call) ? reduceAtOnce(call) : reduceByParts(call);
   case Kind::AllGather:
     return gather(call);
   case Kind::ReduceScatter:
@@ -44,6 +42,12 @@ void LocalCommunicator::runCollective(const Call &call) {
   default:
     return open(call);
   }
+}
+
+bool LocalCommunicator::isReducedAtOnce(const Call &call) const {
+  // Saves a meeting and costs little arithmetic.
+  constexpr size_t most = 8 << 10;
+  return call.count * sizeOf(call.type) <= std::min(most, chunk);
 }
 
 void LocalCommunicator::reduceAtOnce(const Call &call) {
@@ -64,7 +68,7 @@ void LocalCommunicator::reduceByParts(const Call &call) {
   const size_t perRound = chunk / element;
   const auto *in = static_cast<const std::byte *>(call.in);
   auto *out = static_cast<std::byte *>(call.out);
-  auto begin = [&](size_t total, size_t part) { return partBegin(total, n, part, element); };
+  auto begin = [&](size_t total, size_t part) { return getPartBegin(total, n, part, element); };
 
   // A member reads its own part from its input, so it stages the rest only.
   auto stage = [&](size_t first, uint32_t round) {
@@ -77,7 +81,7 @@ void LocalCommunicator::reduceByParts(const Call &call) {
   };
 
   stage(0, rounds);
-  open(call);
+  openStaged(call);
   std::vector<const void *> inputs(n);
   for (size_t first = 0; first < call.count; first += perRound, ++rounds) {
     size_t total = std::min(perRound, call.count - first);
@@ -107,7 +111,7 @@ void LocalCommunicator::gather(const Call &call) {
   do {
     size_t part = std::min(chunk, bytes - first);
     copyBytes(getStage(index, rounds), in + first, part);
-    first == 0 ? open(call) : meet(call);
+    first == 0 ? openStaged(call) : meet(call);
     for (int member = 0; member < getSize(); ++member)
       copyBytes(out + size_t(member) * bytes + first,
                 member == index ? in + first : getStage(member, rounds), part);
@@ -132,7 +136,7 @@ void LocalCommunicator::scatterReduce(const Call &call) {
     for (size_t member = 0; member < n; ++member)
       if (member != size_t(index))
         copyBytes(getStage(index, rounds) + member * pieceBytes, getInput(member), count * element);
-    first == 0 ? open(call) : meet(call);
+    first == 0 ? openStaged(call) : meet(call);
     for (size_t member = 0; member < n; ++member)
       inputs[member] = member == size_t(index)
                            ? getInput(member)
@@ -154,7 +158,7 @@ void LocalCommunicator::exchange(const Call &call) {
     size_t part = std::min(pieceBytes, bytes - first);
     for (size_t member = 0; member < n; ++member)
       copyBytes(getStage(index, rounds) + member * pieceBytes, in + member * bytes + first, part);
-    first == 0 ? open(call) : meet(call);
+    first == 0 ? openStaged(call) : meet(call);
     for (size_t member = 0; member < n; ++member)
       copyBytes(out + member * bytes + first,
                 getStage(int(member), rounds) + size_t(index) * pieceBytes, part);
@@ -166,14 +170,17 @@ void LocalCommunicator::exchange(const Call &call) {
 void LocalCommunicator::spread(const Call &call) {
   const size_t bytes = call.count * sizeOf(call.type);
   const bool isRoot = call.root == index;
+  const bool isStaging = isRoot && !offer(call);
   const auto *in = static_cast<const std::byte *>(call.in);
   auto *out = static_cast<std::byte *>(call.out);
   size_t first = 0;
   do {
     size_t part = std::min(chunk, bytes - first);
-    if (isRoot)
+    if (isStaging)
       copyBytes(getStage(index, rounds), in + first, part);
     first == 0 ? open(call) : meet(call);
+    if (first == 0 && getOffer(call.root))
+      return spreadDirectly(call);
     copyBytes(out + first, isRoot ? in + first : getStage(call.root, rounds), part);
     ++rounds;
     first += part;

@@ -188,12 +188,31 @@ void LocalCommunicator::compareWith(const Call &call, const Announcement &theirs
 }
 
 void LocalCommunicator::open(const Call &call) {
-  getMember(index).calls[calls % 2] = announce(call);
+  Announcement &mine = getMember(index).calls[calls % 2];
+  mine = announce(call);
+  mine.offer = offer(call);
   meet(call);
-  for (int member = 0; member < getSize(); ++member)
+  isOffered = false;
+  areInsShared = areOutsShared = true;
+  for (int member = 0; member < getSize(); ++member) {
+    const Announcement &theirs = getMember(member).calls[calls % 2];
     if (member != index)
-      compareWith(call, getMember(member).calls[calls % 2], member);
+      compareWith(call, theirs, member);
+    isOffered |= bool(theirs.offer);
+    areInsShared &= bool(theirs.offer.in);
+    areOutsShared &= bool(theirs.offer.out);
+  }
   ++calls;
+}
+
+/// Members that made an offer have staged nothing before the first meeting. So all meet
+/// once more where some did and others did not.
+void LocalCommunicator::openStaged(const Call &call) {
+  if (!isOpen)
+    open(call);
+  if (isOpen || isOffered)
+    meet(call);
+  isOpen = false;
 }
 
 void LocalCommunicator::meet(const Call &call) {

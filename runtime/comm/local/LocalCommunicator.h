@@ -9,6 +9,11 @@
 // member has passed a meeting, its peers have finished all they did before their own arrival, so
 // they may still read what was staged for the last two rounds and never what the third replaces.
 //
+// Operands that lie in memory of LocalTransport::allocate on every member are not staged: members
+// announce where they are, read and write each other's between two meetings, and pass the second
+// only when nobody touches theirs any more. The order of a reduction is the members' in both cases,
+// so the results' bits are the same.
+//
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_COMM_LOCAL_LOCALCOMMUNICATOR_H
 #define GRIDLOOM_RUNTIME_COMM_LOCAL_LOCALCOMMUNICATOR_H
@@ -61,10 +66,17 @@ private:
     Operation operation = {};
   };
 
+  /// Operands that peers may use where they are.
+  struct Offer {
+    SegmentPlace in, out;
+    explicit operator bool() const { return in || out; }
+  };
+
   /// The call that a member announces; peers compare it with their own call.
   struct Announcement {
     uint64_t job = 0;
     uint32_t epoch = 0;
+    Offer offer;
     CallTerms terms; // its origin is the text below: memory that others see holds no pointer
     char origin[160] = {};
     CallTerms getTerms() const;
@@ -85,6 +97,9 @@ private:
     uint32_t sent = 0, received = 0;
   };
 
+  /// The first element of part `index` of `total` elements cut in `parts`; parts begin on cache
+  /// lines so that no two members write one.
+  static size_t getPartBegin(size_t total, size_t parts, size_t index, size_t elementBytes);
   void enqueue(Stream &stream, Call call, const OpContext &op);
   void run(const Call &call);
   void runAlone(const Call &call);
@@ -92,6 +107,8 @@ private:
   void runSend(const Call &call);
   void runRecv(const Call &call);
 
+  /// Whether everybody reduces everything.
+  bool isReducedAtOnce(const Call &call) const;
   void reduceAtOnce(const Call &call);
   void reduceByParts(const Call &call);
   void gather(const Call &call);
@@ -99,9 +116,25 @@ private:
   void exchange(const Call &call);
   void spread(const Call &call);
 
+  /// The operands that peers may use where they are; none of calls that are better staged.
+  Offer offer(const Call &call) const;
+  /// Opens a call for which this member makes an offer. Does it and returns true where all members
+  /// offer what it takes; else its pieces are yet to be staged.
+  bool runDirectly(const Call &call);
+  void reduceDirectly(const Call &call);
+  void gatherDirectly(const Call &call);
+  void scatterReduceDirectly(const Call &call);
+  void exchangeDirectly(const Call &call);
+  void spreadDirectly(const Call &call);
+  const Offer &getOffer(int member) const;
+  /// An operand of a member as this process sees it.
+  std::byte *map(const SegmentPlace &place);
+
   Announcement announce(const Call &call) const;
   /// The first meeting of a call: all say what they call.
   void open(const Call &call);
+  /// The first meeting after pieces were staged.
+  void openStaged(const Call &call);
   /// Waits until all members have come here.
   void meet(const Call &call);
   void compareWith(const Call &call, const Announcement &theirs, int member);
@@ -125,6 +158,12 @@ private:
   uint32_t meetings = 0; // passed
   uint32_t rounds = 0;   // staged
   uint32_t calls = 0;
+  // Of the call that was opened last:
+  bool isOpen = false;                                     // and its first piece is not staged yet
+  bool isOffered = false;                                  // some member made an offer
+  bool areInsShared = false;                               // all members offer their inputs
+  bool areOutsShared = false;                              // and outputs
+  std::map<uint64_t, std::shared_ptr<Mapping>> peerMemory; // by region
   std::vector<ChannelState> channels;
 };
 

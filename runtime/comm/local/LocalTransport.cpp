@@ -8,8 +8,10 @@
 #include "runtime/comm/local/LocalBoard.h"
 #include "runtime/comm/local/LocalCommunicator.h"
 #include "runtime/comm/local/Rendezvous.h"
+#include "runtime/device/Device.h"
 
 #include <algorithm>
+#include <unistd.h>
 
 using namespace gridloom::rt;
 
@@ -21,6 +23,62 @@ std::unique_ptr<Communicator> LocalTransport::createCommunicator(std::span<const
   uint32_t generation = generations[members]++;
   return std::make_unique<LocalCommunicator>(membership, std::move(members), index, generation,
                                              name);
+}
+
+namespace {
+/// Memory of one rank in the segment. It goes with the last process that maps it: no name is ever
+/// given to it.
+struct LocalMemory final : Memory {
+  LocalMemory(std::shared_ptr<Membership> ofJob, uint32_t number, size_t size)
+      : membership(std::move(ofJob)) {
+    key.owner = uint32_t(membership->getRank()) + 1;
+    key.epoch = membership->getEpoch();
+    key.generation = number;
+    Segment &segment = membership->getSegment();
+    uint64_t offset =
+        segment.acquireRegion(key, /*members=*/1, size, membership->getOptions().deadline);
+    try {
+      segment.reserve(offset, size);
+      mapping = segment.map(offset, size);
+    } catch (...) {
+      segment.releaseRegion(key);
+      throw;
+    }
+    mapping->populate();
+    data = mapping->getData();
+    bytes = size;
+    membership->getSegmentMemory().add(mapping->getData(), size, offset);
+  }
+  ~LocalMemory() override {
+    membership->getSegmentMemory().remove(mapping->getData());
+    mapping.reset();
+    membership->getSegment().releaseRegion(key);
+  }
+
+  std::shared_ptr<Membership> membership;
+  RegionKey key;
+  std::shared_ptr<Mapping> mapping;
+};
+} // namespace
+
+/// Pages are taken one by one, so that a request beyond all bounds would first take everything.
+static void requirePhysicalMemory(size_t bytes) {
+  uint64_t total = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
+  if (bytes > total)
+    throw Error(ErrorCode::OutOfMemory, "what a rank exchanges takes " + std::to_string(bytes) +
+                                            " bytes of shared memory, and this machine has " +
+                                            std::to_string(total) +
+                                            "; cut the model among more machines");
+}
+
+/// From smaller operands nothing is read in place.
+static constexpr size_t leastSharedBytes = 4096;
+
+std::unique_ptr<Memory> LocalTransport::allocate(Device &device, size_t bytes) {
+  if (!device.hasHostMemory() || getSize() == 1 || bytes < leastSharedBytes)
+    return device.allocate(bytes);
+  requirePhysicalMemory(bytes);
+  return std::make_unique<LocalMemory>(membership, allocations++, bytes);
 }
 
 void LocalTransport::abort(const std::string &reason) {

@@ -25,6 +25,7 @@ public:
   int getSize() const override { return membership->getSize(); }
   std::unique_ptr<Communicator> createCommunicator(std::span<const int> ranks,
                                                    const std::string &name) override;
+  std::unique_ptr<Memory> allocate(Device &device, size_t bytes) override;
   void abort(const std::string &reason) override;
   void check() override;
   void checkAwaited(std::span<const int> ranks) override;
@@ -34,6 +35,7 @@ public:
 private:
   std::shared_ptr<Membership> membership;
   std::map<std::vector<int>, uint32_t> generations;
+  uint32_t allocations = 0;
 };
 
 /// `n` transports for `n` threads of this process; transport i is rank i's. Each is used by one

@@ -12,7 +12,7 @@
 #define GRIDLOOM_RUNTIME_COMM_LOCAL_MEMBERSHIP_H
 
 #include "runtime/comm/Call.h"
-#include "runtime/comm/local/Segment.h"
+#include "runtime/comm/local/SegmentMemory.h"
 
 namespace gridloom::rt {
 
@@ -26,6 +26,7 @@ public:
   Membership &operator=(const Membership &) = delete;
 
   Segment &getSegment() const { return *segment; }
+  SegmentMemory &getSegmentMemory() { return segmentMemory; }
   int getRank() const { return rank; }
   int getSize() const { return segment->getRanks(); }
   uint32_t getEpoch() const { return epoch; }
@@ -64,6 +65,7 @@ private:
   [[noreturn]] void failOf(const std::vector<int> &dead, const Operation &operation);
 
   std::shared_ptr<Segment> segment;
+  SegmentMemory segmentMemory;
   const int rank;
   const TransportOptions options;
   const Patience patience;

@@ -18,7 +18,7 @@
 using namespace gridloom::rt;
 
 static constexpr uint64_t magicNumber = 0x6d6f6f6c64697267; // "gridloom"
-static constexpr uint32_t layoutVersion = 1;
+static constexpr uint32_t layoutVersion = 2;
 static constexpr uint64_t segmentBytes = uint64_t(1) << 40; // address space of a sparse file
 static constexpr size_t maxRegions = 4096;
 static constexpr size_t pageBytes = 4096;
@@ -89,6 +89,12 @@ Mapping::Mapping(int fd, uint64_t offset, size_t bytes) : bytes(bytes) {
 }
 
 Mapping::~Mapping() { munmap(data, bytes); }
+
+void Mapping::populate() const {
+#ifdef MADV_POPULATE_WRITE
+  madvise(data, bytes, MADV_POPULATE_WRITE); // where the kernel does not know it, pages fault
+#endif
+}
 
 Segment::Segment(int fd) : fd(fd) {
   try {
@@ -227,6 +233,18 @@ void Segment::releaseRegion(const RegionKey &key) noexcept try {
 } catch (const Error &) {
   // A stopped process holds the table; the region stays taken until the job ends.
   return;
+}
+
+void Segment::reserve(uint64_t offset, size_t bytes) {
+  // Without this a page that the system cannot give ends the process by a signal when it is
+  // touched. Systems that cannot reserve give pages then, as they would have.
+  if (fallocate(fd, FALLOC_FL_KEEP_SIZE, off_t(offset), off_t(bytes)) == 0 ||
+      (errno != ENOMEM && errno != ENOSPC))
+    return;
+  throw Error(ErrorCode::OutOfMemory,
+              "cannot take " + std::to_string(bytes) +
+                  " bytes of shared memory for what ranks exchange: " + strerror(errno) +
+                  "; give the job more memory, or run fewer ranks on this machine");
 }
 
 std::shared_ptr<Mapping> Segment::map(uint64_t offset, size_t bytes) {

@@ -54,15 +54,19 @@ public:
   Mapping(const Mapping &) = delete;
   Mapping &operator=(const Mapping &) = delete;
   std::byte *getData() const { return data; }
+  /// Enters all pages into this process's tables at once: cheaper than a fault at each.
+  void populate() const;
 
 private:
   std::byte *data;
   size_t bytes;
 };
 
-/// Names a communicator: its members, and how many were made over the same members before.
+/// Names a communicator: its members, and how many were made over the same members before. Or what
+/// one rank allocated: nobody but `owner` asks for it, and peers map it by its offset.
 struct RegionKey {
   std::array<uint64_t, maxLocalRanks / 64> members{};
+  uint32_t owner = 0; // the rank and one; 0: the members
   uint32_t epoch = 0;
   uint32_t generation = 0;
   bool operator==(const RegionKey &) const = default;
@@ -94,6 +98,8 @@ public:
   uint64_t acquireRegion(const RegionKey &key, int members, size_t bytes,
                          std::chrono::milliseconds deadline);
   void releaseRegion(const RegionKey &key) noexcept;
+  /// Takes memory for a region now, so that writing to it cannot fail later. Throws OutOfMemory.
+  void reserve(uint64_t offset, size_t bytes);
   /// Ranks that are threads of one process get one mapping.
   std::shared_ptr<Mapping> map(uint64_t offset, size_t bytes);
 
