@@ -70,6 +70,12 @@ public:
     graphs.clear();
     isCaptured = false;
   }
+  /// Weights lie elsewhere from now on, or have other values.
+  void forgetWeights() {
+    dropGraphs(); // they hold addresses
+    for (auto &[step, call] : calls)
+      call->forgetWeights();
+  }
   bool hasGraphs() const { return isCaptured; }
 
   /// From the start of the last run's first step to the end of its last, as the device saw it.

@@ -153,6 +153,8 @@ struct AttentionProblem {
 class LibraryPlan {
 public:
   virtual ~LibraryPlan() = default;
+  /// The values at a constant weight's address may be others from now on.
+  virtual void forgetWeights() {}
 };
 
 struct DeviceMemory {

@@ -205,6 +205,22 @@ TEST(CpuConvolutionTest, ReadsWeightsThatChange) {
   }
 }
 
+/// New weights may lie where earlier ones did.
+TEST(CpuConvolutionTest, ForgetsWeights) {
+  auto device = createCpuDevice(1);
+  auto stream = device->createStream(StreamKind::Compute, "compute");
+  Trial run(problems[0]);
+  ConvolutionProblem problem = run.describe();
+  problem.constantWeight = true;
+  auto plan = device->createConvolution(problem);
+  run.call(*device, *stream, *plan);
+  std::vector<float> others = makeNumbers(run.w.size(), 11);
+  std::ranges::copy(others, run.w.begin());
+  plan->forgetWeights();
+  run.call(*device, *stream, *plan);
+  run.check();
+}
+
 TEST(CpuConvolutionTest, RefusesWhatItHasNot) {
   auto device = createCpuDevice(1);
   Trial run(problems[0]);

@@ -241,6 +241,8 @@ CpuConvolution::CpuConvolution(const ConvolutionProblem &problem, int64_t thread
 
 CpuConvolution::~CpuConvolution() = default;
 
+void CpuConvolution::forgetWeights() { parts->packedFrom = nullptr; }
+
 void CpuConvolution::run(ThreadPool &pool, std::span<const void *const> inputs, void *out) {
   std::mutex mutex;
   std::exception_ptr failure;

@@ -25,6 +25,7 @@ public:
   ~CpuConvolution() override;
   /// `inputs` are input, weight and, if the epilogue says so, bias.
   void run(ThreadPool &pool, std::span<const void *const> inputs, void *out);
+  void forgetWeights() override;
 
 private:
   struct Parts;
