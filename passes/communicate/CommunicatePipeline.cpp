@@ -30,6 +30,8 @@ void gridloom::addCommunicatePasses(mlir::OpPassManager &pm, const CommunicateOp
   // Rearranging leaves reshapes that fold; dead receives and slices go too.
   func.addPass(mlir::createCanonicalizerPass());
   func.addPass(createMergeEqual());
+  // After equal ones were merged: these stay apart.
+  func.addPass(createGatherAgain());
   func.addPass(createFormGroups());
   func.addPass(createVerifyCommunicated());
 }

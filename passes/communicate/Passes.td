@@ -155,6 +155,30 @@ def MergeEqual : Pass<"dist-merge-equal", "::mlir::func::FuncOp"> {
   }];
 }
 
+def GatherAgain : Pass<"dist-gather-again", "::mlir::func::FuncOp"> {
+  let summary = "Drops gathered parameters between uses, and gathers them again";
+  let description = [{
+    A parameter of which each device keeps a part is whole only while it is used. The uses of all are walked in program order: a
+    parameter stays gathered as long as it and those used after it fit into a window of `1 + ahead` times the largest one, and an eighth
+    for small ones; after that it is gathered again before the next use, such as that of the backward part. All these all_gathers are
+    numbered (`dist.gathered`), and the function says how many bytes the window has (`dist.gather_window`): the schedule starts none before
+    there is room, so `ahead` are on their way while one is used.
+
+    ```mlir
+    // ahead=1; %w, %v and %u are parameters of one size
+    %0 = dist.all_gather %w over ["data"] dim = 0 : (tensor<4x8xf32>) -> tensor<8x8xf32>
+    ... // uses of %0, then of all of %v, then of all of %u
+    %a = loom.dot_general %y, %0 ...
+    // becomes
+    ...
+    %1 = dist.all_gather %w over ["data"] dim = 0 {dist.gathered = 3 : i64} : (tensor<4x8xf32>) -> tensor<8x8xf32>
+    %a = loom.dot_general %y, %1 ...
+    ```
+  }];
+  let options = [Option<"ahead", "ahead", "int64_t", "1", "parameters of the largest size that are gathered ahead of the one in use">];
+  let dependentDialects = ["::gridloom::dist::DistDialect"];
+}
+
 def FormGroups : Pass<"dist-form-groups", "::mlir::func::FuncOp"> {
   let summary = "Puts every collective and transfer into an asynchronous group";
   let description = [{
