@@ -324,6 +324,21 @@ struct Convolution : WindowBuilder {
     return transpose(slide(input), order);
   }
 
+  /// True where the input's ends are the window's.
+  bool isOneWindow(Value input) {
+    for (auto [i, dim] : llvm::enumerate(spatialDims))
+      if (tensor(input).getDimSize(dim) != (window[i] - 1) * op.getDilations()[i] + 1)
+        return false;
+    return true;
+  }
+
+  /// The elements of that window: the input, or some of it.
+  Value takeWindow(Value input) {
+    SmallVector<int64_t> steps{1, 1};
+    llvm::append_range(steps, op.getDilations());
+    return slice(input, steps);
+  }
+
   /// A window larger than what it gives, as the gradients of weights have: one product for the
   /// whole batch, since a product for each image would have a few columns only.
   Value multiplyRows(Value input, int64_t depth) {
@@ -332,7 +347,8 @@ struct Convolution : WindowBuilder {
     order.push_back(1);
     for (int64_t dim : spatialDims)
       order.push_back(static_cast<int64_t>(spatialDims.size()) + dim);
-    Value rows = reshape(transpose(slide(input), order), {batch * computeProduct(output), depth});
+    Value elements = isOneWindow(input) ? takeWindow(input) : transpose(slide(input), order);
+    Value rows = reshape(elements, {batch * computeProduct(output), depth});
     Value weights = reshape(op.getWeight(), {outputs, depth});
     Value product =
         DotGeneralOp::create(builder, loc, withShape(rows, {outputs, tensor(rows).getDimSize(0)}),
@@ -343,11 +359,33 @@ struct Convolution : WindowBuilder {
     return transpose(reshape(product, shape), swap);
   }
 
+  /// True where vectors of an image's positions leave more than an eighth of their lanes empty.
+  static bool wastesVectors(int64_t positions) {
+    constexpr int64_t lanes = 16, most = 8;
+    int64_t padded = (positions + lanes - 1) / lanes * lanes;
+    return (padded - positions) * most > padded;
+  }
+
   Value multiplyColumns(Value input) {
     int64_t depth = channels / groups * computeProduct(window), positions = computeProduct(output);
     if (groups == 1 && computeProduct(window) > positions)
       return multiplyRows(input, depth);
     Value columns = makeColumns(input), product;
+    if (groups == 1 && batch > 1 && wastesVectors(positions)) {
+      // The images' positions one after another.
+      SmallVector<int64_t> shape{outputs, batch}, swap{1, 0}, order;
+      llvm::append_range(shape, output);
+      llvm::append_range(swap, spatialDims);
+      int64_t rank = tensor(columns).getRank(), spatial = spatialDims.size();
+      order = llvm::to_vector(llvm::seq<int64_t>(1, rank));
+      order.insert(order.end() - spatial, 0);
+      columns = reshape(transpose(columns, order), {depth, batch * positions});
+      Value weights = reshape(op.getWeight(), {outputs, depth});
+      product = DotGeneralOp::create(builder, loc, withShape(columns, {outputs, batch * positions}),
+                                     weights, columns, ArrayRef<int64_t>{}, ArrayRef<int64_t>{},
+                                     ArrayRef<int64_t>{1}, ArrayRef<int64_t>{0}, op.getTf32());
+      return transpose(reshape(product, shape), swap);
+    }
     if (groups == 1) {
       columns = reshape(columns, {batch, depth, positions});
       Value weights = reshape(op.getWeight(), {outputs, depth});

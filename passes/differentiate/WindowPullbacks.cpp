@@ -87,13 +87,16 @@ static Term pullBackInput(loom::ConvolutionOp op, Term ct, Term weight) {
     auto [input, window, output] = getExtents(op, i);
     at.low.push_back(window - 1 - op.getLow()[i]);
     at.high.push_back(input + window - 1 - output - at.low.back());
-    spatial.push_back(static_cast<int64_t>(i) + 2);
+    if (window > 1)
+      spatial.push_back(static_cast<int64_t>(i) + 2);
   }
   at.strides = SmallVector<int64_t>(op.getInputDilations());
   at.inputDilations = SmallVector<int64_t>(op.getStrides());
   at.dilations = SmallVector<int64_t>(op.getDilations());
   // [g * O, C] is [g, O, C], then [g, C, O], then [g * C, O].
-  Term swapped = mergeDims(permute(splitDim(weight, 0, groups), {0, 2, 1}), 0).reverse(spatial);
+  Term swapped = mergeDims(permute(splitDim(weight, 0, groups), {0, 2, 1}), 0);
+  if (!spatial.empty())
+    swapped = swapped.reverse(spatial);
   return convolve(ct, swapped, at, typeOf(op.getInput()), groups, op.getTf32());
 }
 

@@ -18,6 +18,10 @@ constexpr size_t kMaxPieces = 8;
 /// Results of rows that one kernel reduces to: each is kept while a row is read, in registers.
 constexpr size_t kMaxReductions = 8;
 
+/// Results from which a reduction of other dimensions than the last computes what it reduces
+/// itself: fewer would leave all that to one thread.
+constexpr int64_t kMinReduced = 32;
+
 static RankedTensorType getTensorType(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
@@ -100,8 +104,9 @@ FusionKind getFusionKind(Operation *op) {
   if (isa<loom::DotGeneralOp>(op))
     return FusionKind::Product;
   if (auto reduce = dyn_cast<loom::ReduceOp>(op))
-    return reduce.getDims() == ArrayRef<int64_t>{rank - 1} ? FusionKind::RowReduce
-                                                           : FusionKind::Opaque;
+    return reduce.getDims() == ArrayRef<int64_t>{rank - 1}    ? FusionKind::RowReduce
+           : reduce.getType().getNumElements() >= kMinReduced ? FusionKind::Reduce
+                                                              : FusionKind::Opaque;
   if (auto peak = dyn_cast<loom::ArgReduceOp>(op))
     return static_cast<int64_t>(peak.getDim()) + 1 == rank ? FusionKind::RowReduce
                                                            : FusionKind::Opaque;
@@ -128,6 +133,7 @@ struct Candidate {
   SmallVector<int64_t> domain; // the shape the kernel walks
   bool isOpaque = false;
   bool isRow = false;
+  bool isReduce = false; // of others than rows: all else in it is of elements
   bool computesMapped = false;
   bool gathers = false;
   bool hasStencil = false;
@@ -216,13 +222,15 @@ void GroupFormer::startGroup(Operation *op, FusionKind kind) {
   Candidate &candidate = *candidates.emplace_back(std::make_unique<Candidate>());
   candidate.group.root = op;
   candidate.isOpaque = kind == FusionKind::Opaque;
+  candidate.isReduce = kind == FusionKind::Reduce;
   candidate.isRow = kind == FusionKind::RowWise || kind == FusionKind::RowReduce;
   candidate.gathers = kind == FusionKind::Gather;
   candidate.hasStencil = kind == FusionKind::Stencil;
   candidate.hasProduct = kind == FusionKind::Product;
   candidate.pieces = countPieces(op);
   candidate.reductions = kind == FusionKind::RowReduce ? 1 : 0;
-  Value walked = kind == FusionKind::RowReduce ? op->getOperand(0) : op->getResult(0);
+  bool reduces = kind == FusionKind::RowReduce || kind == FusionKind::Reduce;
+  Value walked = reduces ? op->getOperand(0) : op->getResult(0);
   candidate.domain.assign(getTensorType(walked).getShape().begin(),
                           getTensorType(walked).getShape().end());
   add(op, kind == FusionKind::RowReduce ? Role::RowScalar : Role::Full, candidate);
@@ -267,6 +275,7 @@ Role GroupFormer::getRoleAt(OpOperand &use, Candidate &candidate) {
     return candidate.roles.lookup(user);
   case FusionKind::RowWise:
   case FusionKind::RowReduce:
+  case FusionKind::Reduce:
     return use.getOperandNumber() == 0 ? Role::Full : Role::None;
   case FusionKind::Stencil:
     return Role::Windowed;
@@ -322,7 +331,7 @@ Role GroupFormer::getRole(Operation *op, Candidate &candidate) {
 /// Whether a kernel can read elsewhere instead of what `op` moves there.
 bool GroupFormer::canMove(Operation *op, FusionKind kind, Role role,
                           const Candidate &candidate) const {
-  if (candidate.isOpaque)
+  if (candidate.isOpaque || candidate.isReduce)
     return false;
   if (kind == FusionKind::Join)
     return (role == Role::Full || role == Role::Shifted) && !candidate.isRow &&
@@ -371,7 +380,8 @@ bool GroupFormer::join(Operation *op, FusionKind kind, Candidate &candidate) {
   if (candidate.isOpaque || kind == FusionKind::Opaque)
     return false;
   Role role = getRole(op, candidate);
-  if (role == Role::None)
+  if (role == Role::None ||
+      (candidate.isReduce && (kind != FusionKind::Elementwise || role != Role::Full)))
     return false;
   switch (kind) {
   case FusionKind::Elementwise: {
@@ -462,7 +472,7 @@ static std::optional<Value> findOnlyTensor(Operation *op) {
 
 static bool isInMemory(Operation *from) {
   return !from || isa<plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp>(from) ||
-         getFusionKind(from) == FusionKind::Opaque;
+         llvm::is_contained({FusionKind::Opaque, FusionKind::Reduce}, getFusionKind(from));
 }
 
 /// True for elementwise operations of one tensor in memory that is no larger than their result:

@@ -20,6 +20,7 @@ enum class FusionKind {
   Elementwise, // one element in, one out
   RowWise,     // each row of the last dimension on its own
   RowReduce,   // reduces the last dimension
+  Reduce,      // reduces others, to values that are worth sharing out among threads
   Stencil,     // reduces the window of each element
   Product,     // sums products of two tensors in memory for each element
   IndexMap,    // moves elements, keeping runs of the last dimension together

@@ -379,6 +379,12 @@ const Problem problems[] = {
     {{2}, 40, 30, 20, false, false, false, 8, false, false, false, 0.5, true},
     {{}, 40, 30, 20, false, false, true, 0, false, false, true, 2, true},
     {{}, 3, 5, 0, false, false, false, 0, false, false, true, 1, true},
+    // Long sums over rows, which are computed the other way round, and some that nearly are.
+    {{}, 35, 150, 35 * 16, false, true},
+    {{2}, 33, 70, 540, false, true, false, 3, false, false, false, 2},
+    {{}, 35, 150, 35 * 16, false, true, true},
+    {{}, 35, 150, 35 * 16, false, true, false, 0, false, false, true},
+    {{}, 31, 150, 600, false, true},
 };
 
 class CpuMatmulTest : public testing::TestWithParam<Problem> {};

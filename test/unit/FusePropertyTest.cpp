@@ -583,6 +583,48 @@ TEST(FuseProperty, ConvolutionsOfDilatedInputsComputeTheSame) {
   }
 }
 
+/// Convolutions as products: few positions of several images, a window larger than the result, one
+/// of all elements, also with a distance between them, and strides.
+TEST(FuseProperty, ConvolutionsAsProductsComputeTheSame) {
+  struct Case {
+    const char *attributes;
+    Shape input, weight, output;
+  };
+  const char *plain = "strides = [1, 1] low = [0, 0] high = [0, 0] input_dilations = [1, 1] "
+                      "dilations = [1, 1] groups = 1";
+  const Case cases[] = {
+      {plain, {3, 4, 5, 5}, {6, 4, 1, 1}, {3, 6, 5, 5}},
+      {"strides = [2, 1] low = [1, 0] high = [0, 2] input_dilations = [1, 1] dilations = [1, 1] "
+       "groups = 1",
+       {2, 3, 7, 5},
+       {4, 3, 2, 3},
+       {2, 4, 4, 5}},
+      {"strides = [1, 1] low = [1, 1] high = [1, 1] input_dilations = [1, 1] dilations = [1, 1] "
+       "groups = 1",
+       {3, 2, 5, 4},
+       {5, 2, 5, 4},
+       {3, 5, 3, 3}},
+      {plain, {3, 2, 5, 4}, {5, 2, 5, 4}, {3, 5, 1, 1}},
+      {"strides = [1, 1] low = [0, 1] high = [0, 1] input_dilations = [1, 1] dilations = [2, 3] "
+       "groups = 1",
+       {3, 2, 5, 5},
+       {5, 2, 3, 3},
+       {3, 5, 1, 1}},
+  };
+  for (const Case &each : cases) {
+    std::string text =
+        "func.func @main(%x: " + type(each.input) +
+        " {loom.name = \"x0\"}, %w: " + type(each.weight) + " {loom.name = \"x1\"}) -> (" +
+        type(each.output) +
+        " {loom.name = \"out\"}) attributes {loom.entry = \"main\", loom.dims = {}} {\n" +
+        "%0 = loom.convolution %x, %w " + each.attributes + " : (" + type(each.input) + ", " +
+        type(each.weight) + ") -> " + type(each.output) + "\nreturn %0 : " + type(each.output) +
+        "\n}";
+    EXPECT_EQ(compare<plan::MatmulOp>(text, {each.input, each.weight}, {}, {}), 1)
+        << each.attributes;
+  }
+}
+
 /// Transposed heads, a scale, a mask that repeats, and values narrower than keys.
 TEST(FuseProperty, LibraryAttentionComputesTheSame) {
   std::string text = R"(

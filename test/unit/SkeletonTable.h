@@ -315,6 +315,19 @@ inline SkeletonRows reductionRows() {
                      .within(64, 64, 1));
   rows.push_back({"reduction", "min of the outer dims", kNumbers, kShortRows, "%x: T(4x3x{N})",
                   "%r = loom.reduce min %x dims = [0, 2] : (T(4x3x{N})) -> T(3)", "T(3)"});
+  // What is reduced is computed on the way, as a batch's variance and the gradients of its norm.
+  for (auto [name, from, dims, to, dim] :
+       {std::tuple("variance of channels", "4x5x{N}", "0, 2", "5", "1"),
+        {"variance of columns", "6x3x{N}", "0, 1", "{N}", "2"}})
+    rows.push_back(SkeletonRow{"reduction", name, "f32 f64", kShortRows,
+                               std::string("%x: T(") + from + "), %m: T(" + to + ")",
+                               std::string("%0 = loom.broadcast %m dims = [") + dim + "] : (T(" +
+                                   to + ")) -> T(" + from + ")\n%1 = loom.subtract %x, %0 : T(" +
+                                   from + ")\n%2 = loom.multiply %1, %1 : T(" + from +
+                                   ")\n%r = loom.reduce sum %2 dims = [" + dims + "] : (T(" + from +
+                                   ")) -> T(" + to + ")",
+                               std::string("T(") + to + ")"}
+                       .within(16, 64, 1));
   rows.push_back(SkeletonRow{"reduction", "softmax of columns", kFloats, kShortRows, "%x: T(7x{N})",
                              "%r = loom.softmax %x dim = 0 : T(7x{N})", "T(7x{N})"}
                      .within(16, 16, 1));

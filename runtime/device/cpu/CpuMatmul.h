@@ -51,6 +51,7 @@ private:
   };
   Offsets getOffsets(int64_t batch) const;
   void runSgemm(ThreadPool &pool, const MatmulPointers<float> &pointers) const;
+  bool isBetterSwapped(int64_t rows, int64_t columns) const;
   void runSgemmPart(MatmulPointers<float> pointers, int64_t rowBegin, int64_t rowEnd,
                     int64_t columnBegin, int64_t columnEnd) const;
   template <typename Narrow>

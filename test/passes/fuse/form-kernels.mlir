@@ -70,6 +70,40 @@ func.func @row_values(%x: tensor<8x16xf32>) -> tensor<8xf32> {
 
 // -----
 
+// A batch's variance computes what it reduces, and so does the normalisation; the mean is a kernel of its
+// own, and values of one per channel are, too.
+// CHECK-LABEL: func.func @batch_variance
+// CHECK-NEXT: %[[M:.*]] = plan.call @k_reduce_0(%arg0)
+// CHECK-NEXT: %[[V:.*]] = plan.call @k_subtract_multiply_reduce_0(%[[M]], %arg0)
+// CHECK-NEXT: %[[S:.*]] = plan.call @k_rsqrt_0(%[[V]])
+// CHECK-NEXT: %[[Y:.*]] = plan.call @k_subtract_multiply_0(%[[M]], %arg0, %[[S]])
+// CHECK-NEXT: return %[[Y]]
+func.func @batch_variance(%x: tensor<4x32x8x8xf32>) -> tensor<4x32x8x8xf32> attributes {loom.entry = "train_step"} {
+  %0 = loom.reduce sum %x dims = [0, 2, 3] : (tensor<4x32x8x8xf32>) -> tensor<32xf32>
+  %1 = loom.broadcast %0 dims = [1] : (tensor<32xf32>) -> tensor<4x32x8x8xf32>
+  %2 = loom.subtract %x, %1 : tensor<4x32x8x8xf32>
+  %3 = loom.multiply %2, %2 : tensor<4x32x8x8xf32>
+  %4 = loom.reduce sum %3 dims = [0, 2, 3] : (tensor<4x32x8x8xf32>) -> tensor<32xf32>
+  %5 = loom.rsqrt %4 : tensor<32xf32>
+  %6 = loom.broadcast %5 dims = [1] : (tensor<32xf32>) -> tensor<4x32x8x8xf32>
+  %7 = loom.multiply %2, %6 : tensor<4x32x8x8xf32>
+  return %7 : tensor<4x32x8x8xf32>
+}
+
+// -----
+
+// A reduction to few values would leave what it reduces to one thread.
+// CHECK-LABEL: func.func @few_values
+// CHECK-NEXT: %[[E:.*]] = plan.call @k_exp_0(%arg0)
+// CHECK-NEXT: plan.call @k_reduce_0(%[[E]])
+func.func @few_values(%x: tensor<64x31xf32>) -> tensor<31xf32> {
+  %0 = loom.exp %x : tensor<64x31xf32>
+  %1 = loom.reduce sum %0 dims = [0] : (tensor<64x31xf32>) -> tensor<31xf32>
+  return %1 : tensor<31xf32>
+}
+
+// -----
+
 // A mask is computed once and read by both kernels; its broadcast is repeated in each.
 // CHECK-LABEL: func.func @mask
 // CHECK-NEXT: %[[M:.*]] = plan.call @k_convert_0(%arg0)

@@ -4,19 +4,19 @@
 
 // Columns, multiplied by the weights; the result lies as it should.
 // CHECK-LABEL: func.func @general
-func.func @general(%x: tensor<2x8x12x12xf32>, %w: tensor<16x8x3x3xf32>) -> tensor<2x16x6x6xf32> {
-  // CHECK: %[[PAD:.*]] = loom.pad %arg0 value = 0.000000e+00 : f32 low = [0, 0, 1, 1] high = [0, 0, 1, 1] interior = [0, 0, 0, 0] {{.*}} -> tensor<2x8x14x14xf32>
-  // CHECK: %[[WINDOW:.*]] = loom.window %[[PAD]] dims = [2, 3] sizes = [3, 3] strides = [2, 2] dilations = [1, 1] {{.*}} -> tensor<2x8x6x6x3x3xf32>
+func.func @general(%x: tensor<2x8x16x16xf32>, %w: tensor<16x8x3x3xf32>) -> tensor<2x16x8x8xf32> {
+  // CHECK: %[[PAD:.*]] = loom.pad %arg0 value = 0.000000e+00 : f32 low = [0, 0, 1, 1] high = [0, 0, 1, 1] interior = [0, 0, 0, 0] {{.*}} -> tensor<2x8x18x18xf32>
+  // CHECK: %[[WINDOW:.*]] = loom.window %[[PAD]] dims = [2, 3] sizes = [3, 3] strides = [2, 2] dilations = [1, 1] {{.*}} -> tensor<2x8x8x8x3x3xf32>
   // CHECK: %[[MOVED:.*]] = loom.transpose %[[WINDOW]] [0, 1, 4, 5, 2, 3]
-  // CHECK: %[[COLUMNS:.*]] = loom.reshape %[[MOVED]] {{.*}} -> tensor<2x72x36xf32>
+  // CHECK: %[[COLUMNS:.*]] = loom.reshape %[[MOVED]] {{.*}} -> tensor<2x72x64xf32>
   // CHECK: %[[WEIGHTS:.*]] = loom.reshape %arg1 {{.*}} -> tensor<16x72xf32>
-  // CHECK: %[[DOT:.*]] = loom.dot_general %[[WEIGHTS]], %[[COLUMNS]] batch = [] x [] contract = [1] x [1] {{.*}} -> tensor<16x2x36xf32>
+  // CHECK: %[[DOT:.*]] = loom.dot_general %[[WEIGHTS]], %[[COLUMNS]] batch = [] x [] contract = [1] x [1] {{.*}} -> tensor<16x2x64xf32>
   // CHECK: loom.transpose %[[DOT]] [1, 0, 2]
-  // CHECK: loom.reshape {{.*}} -> tensor<2x16x6x6xf32>
+  // CHECK: loom.reshape {{.*}} -> tensor<2x16x8x8xf32>
   %0 = loom.convolution %x, %w strides = [2, 2] low = [1, 1] high = [1, 1] input_dilations = [1, 1]
       dilations = [1, 1] groups = 1
-      : (tensor<2x8x12x12xf32>, tensor<16x8x3x3xf32>) -> tensor<2x16x6x6xf32>
-  return %0 : tensor<2x16x6x6xf32>
+      : (tensor<2x8x16x16xf32>, tensor<16x8x3x3xf32>) -> tensor<2x16x8x8xf32>
+  return %0 : tensor<2x16x8x8xf32>
 }
 
 // A window of one element has no columns.
@@ -68,6 +68,38 @@ func.func @large_window(%x: tensor<5x4x7x6xf32>, %w: tensor<8x4x7x6xf32>) -> ten
   return %0 : tensor<5x8x3x3xf32>
 }
 
+// A window of all elements is the input, or every second element of it.
+// CHECK-LABEL: func.func @whole_window
+// CHECK-NOT: loom.window
+// CHECK: %[[ROWS:.*]] = loom.reshape %arg0 : (tensor<5x4x7x6xf32>) -> tensor<5x168xf32>
+// CHECK: loom.dot_general {{.*}}, %[[ROWS]]
+// CHECK: %[[PART:.*]] = loom.slice %arg2 [0, 0, 0, 0] to [5, 4, 5, 7] by [1, 1, 2, 2] : (tensor<5x4x5x7xf32>) -> tensor<5x4x3x4xf32>
+// CHECK: %[[FEWER:.*]] = loom.reshape %[[PART]] {{.*}} -> tensor<5x48xf32>
+// CHECK: loom.dot_general {{.*}}, %[[FEWER]]
+func.func @whole_window(%x: tensor<5x4x7x6xf32>, %w: tensor<8x4x7x6xf32>, %y: tensor<5x4x5x7xf32>, %v: tensor<8x4x3x4xf32>) -> (tensor<5x8x1x1xf32>, tensor<5x8x1x1xf32>) {
+  %0 = loom.convolution %x, %w strides = [1, 1] low = [0, 0] high = [0, 0] input_dilations = [1, 1]
+      dilations = [1, 1] groups = 1
+      : (tensor<5x4x7x6xf32>, tensor<8x4x7x6xf32>) -> tensor<5x8x1x1xf32>
+  %1 = loom.convolution %y, %v strides = [1, 1] low = [0, 0] high = [0, 0] input_dilations = [1, 1]
+      dilations = [2, 2] groups = 1
+      : (tensor<5x4x5x7xf32>, tensor<8x4x3x4xf32>) -> tensor<5x8x1x1xf32>
+  return %0, %1 : tensor<5x8x1x1xf32>, tensor<5x8x1x1xf32>
+}
+
+// Few positions do not fill vectors: those of all images are one row.
+// CHECK-LABEL: func.func @few_positions
+// CHECK: %[[WINDOW:.*]] = loom.window {{.*}} -> tensor<4x8x7x7x3x3xf32>
+// CHECK: %[[COLUMNS:.*]] = loom.reshape {{.*}} : (tensor<8x3x3x4x7x7xf32>) -> tensor<72x196xf32>
+// CHECK: %[[DOT:.*]] = loom.dot_general {{.*}}, %[[COLUMNS]] batch = [] x [] contract = [1] x [0] : (tensor<16x72xf32>, tensor<72x196xf32>) -> tensor<16x196xf32>
+// CHECK: %[[RESULT:.*]] = loom.reshape %[[DOT]] : (tensor<16x196xf32>) -> tensor<16x4x7x7xf32>
+// CHECK: loom.transpose %[[RESULT]] [1, 0, 2, 3]
+func.func @few_positions(%x: tensor<4x8x7x7xf32>, %w: tensor<16x8x3x3xf32>) -> tensor<4x16x7x7xf32> {
+  %0 = loom.convolution %x, %w strides = [1, 1] low = [1, 1] high = [1, 1] input_dilations = [1, 1]
+      dilations = [1, 1] groups = 1
+      : (tensor<4x8x7x7xf32>, tensor<16x8x3x3xf32>) -> tensor<4x16x7x7xf32>
+  return %0 : tensor<4x16x7x7xf32>
+}
+
 // Zeros between elements are not multiplied: every second position reads every second element of the
 // window.
 // CHECK-LABEL: func.func @transposed
@@ -84,7 +116,7 @@ func.func @transposed(%x: tensor<2x8x12xf32>, %w: tensor<16x8x3xf32>) -> tensor<
 
 // A window of one element reads one phase only; the others are zero.
 // CHECK-LABEL: func.func @pointwise_transposed
-// CHECK: loom.dot_general {{.*}} -> tensor<16x2x49xf32>
+// CHECK: loom.dot_general {{.*}} -> tensor<16x98xf32>
 // CHECK-NOT: loom.dot_general
 // CHECK: loom.pad {{.*}} low = [0, 0, 0, 0] high = [0, 0, 1, 1] interior = [0, 0, 1, 1] : (tensor<2x16x7x7xf32>) -> tensor<2x16x14x14xf32>
 // CHECK-NOT: loom.add
@@ -134,7 +166,7 @@ func.func @kept(%x: tensor<1x4x8xbf16>, %w: tensor<4x4x3xbf16>, %y: tensor<1x4x8
 // oneDNN's are of f32, no gradients, and not in training steps.
 // FORWARD-LABEL: func.func @large_window
 // FORWARD-NOT: loom.convolution
-// FORWARD-LABEL: func.func @transposed
+// FORWARD-LABEL: func.func @whole_window
 // FORWARD-LABEL: func.func @kept
 // FORWARD: loom.window {{.*}}bf16
 // FORWARD: loom.window {{.*}}f64
