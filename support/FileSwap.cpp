@@ -7,10 +7,13 @@
 
 #include "support/Descriptor.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <memory>
 #include <random>
 #include <set>
 #include <sys/stat.h>
@@ -38,6 +41,52 @@ static std::string writeFile(Descriptor &file, std::span<const std::string_view>
         return strerror(errno);
       part.remove_prefix(size_t(written));
     }
+  return file.close() ? "" : strerror(errno);
+}
+
+/// Writes all of `bytes`; false with errno. What the file system does not take past the page cache
+/// goes through it.
+static bool writeAll(int number, std::string_view bytes) {
+  while (!bytes.empty()) {
+    ssize_t written = write(number, bytes.data(), bytes.size());
+    if (written >= 0)
+      bytes.remove_prefix(size_t(written));
+    else if (errno == EINVAL && (fcntl(number, F_GETFL) & O_DIRECT))
+      fcntl(number, F_SETFL, fcntl(number, F_GETFL) & ~O_DIRECT);
+    else if (errno != EINTR)
+      return false;
+  }
+  return true;
+}
+
+/// Writes a large file past the page cache, and closes it: to fill the cache would take most of the
+/// processor time of writing, beside threads that compute. Blocks are copied to memory that is
+/// aligned for it and stays in the processor's cache. The system's reason, or "".
+static std::string writeDirectly(Descriptor &file, std::span<const std::string_view> parts) {
+  constexpr size_t page = 4096, blockBytes = size_t(1) << 20;
+  std::unique_ptr<char, decltype(&std::free)> block(
+      static_cast<char *>(std::aligned_alloc(page, blockBytes)), &std::free);
+  if (!block || fcntl(file.number, F_SETFL, fcntl(file.number, F_GETFL) | O_DIRECT) != 0)
+    return writeFile(file, parts);
+  size_t held = 0;
+  for (std::string_view part : parts)
+    while (!part.empty()) {
+      size_t taken = std::min(part.size(), blockBytes - held);
+      memcpy(block.get() + held, part.data(), taken);
+      part.remove_prefix(taken);
+      held += taken;
+      if (held < blockBytes)
+        continue;
+      if (!writeAll(file.number, {block.get(), held}))
+        return strerror(errno);
+      held = 0;
+    }
+  size_t pages = held / page * page;
+  if (!writeAll(file.number, {block.get(), pages}))
+    return strerror(errno);
+  fcntl(file.number, F_SETFL, fcntl(file.number, F_GETFL) & ~O_DIRECT);
+  if (!writeAll(file.number, {block.get() + pages, held - pages}))
+    return strerror(errno);
   return file.close() ? "" : strerror(errno);
 }
 
@@ -110,6 +159,16 @@ static std::string makeFolder(const fs::path &folder) {
   return error ? "cannot make the folder '" + folder.string() + "': " + error.message() : "";
 }
 
+/// From this size on a file that has to be on the disk is not kept in memory as well.
+static constexpr size_t leastDirectBytes = size_t(4) << 20;
+
+static size_t countBytes(std::span<const std::string_view> parts) {
+  size_t bytes = 0;
+  for (std::string_view part : parts)
+    bytes += part.size();
+  return bytes;
+}
+
 /// Writes all files below `folder`, which is new and empty. One line, or "".
 static std::string writeFiles(const FileParts &files, const fs::path &folder, bool isDurable) {
   std::set<fs::path> folders = {folder};
@@ -120,7 +179,10 @@ static std::string writeFiles(const FileParts &files, const fs::path &folder, bo
     if (error)
       return "cannot make the folder '" + path.parent_path().string() + "': " + error.message();
     Descriptor file{makeFile(path)};
-    std::string reason = file.number < 0 ? strerror(errno) : writeFile(file, parts);
+    std::string reason = file.number < 0 ? strerror(errno)
+                         : isDurable && countBytes(parts) >= leastDirectBytes
+                             ? writeDirectly(file, parts)
+                             : writeFile(file, parts);
     if (!reason.empty())
       return "cannot write '" + path.string() + "': " + reason;
     folders.insert(path.parent_path());

@@ -34,8 +34,8 @@ Examples:
 
 Times are medians in milliseconds; all ranks begin each run together. exposed: communication that no
 computation hides. On GPUs a run is a CUDA graph; 'stepped' figures are of runs whose steps are
-submitted one by one, which alone can be timed, and 'gap' is the share of a run in which the GPU
-does nothing.)";
+submitted one by one, which alone can be timed. 'gap' is the share of a run in which the GPU does
+nothing, and on CPUs the share outside of kernels and communication.)";
 
 namespace {
 
@@ -145,6 +145,8 @@ static void tell(const Job &job, const BenchSettings &settings, const Measured &
     document.addField("bubble_percent", numberCell(100 * stepped.bubble, 0));
   if (job.getPlan().getDeviceKind().hasGraphs())
     tellDevice(document, median, stepped);
+  else if (median.wall > 0) // between steps, and before and after them
+    document.addField("gap_percent", numberCell(100 * (1 - median.busy / median.wall), 1));
   settings.format.write(document);
   flushOutput();
 }

@@ -77,7 +77,7 @@ void gridloom::rt::addPlanOptions(CLI::App &verb, JobSettings &settings) {
                 "takes the nearest one, or zeros where the table is split. Indices that the "
                 "program computes are not checked");
   verb.add_flag("--no-graphs", settings.noGraphs,
-                "submit steps one by one, not captured as CUDA graphs");
+                "submit steps one by one, not captured; on GPUs, not as CUDA graphs");
   verb.add_flag("-v,--verbose", settings.verbose, "print decisions and their reasons");
   verb.add_flag("--verify-model", settings.verifyModel,
                 "check the model file's SHA-256 also where it is large and older than the plan");

@@ -63,6 +63,8 @@ Program::Program(const ProgramContext &context, const schema::Specialisation &pr
   maxLag.resize(program.num_events());
   prepareConstants();
   prepareBody(program.body());
+  if (context.device.hasHostMemory())
+    stretches.resize(streams.size());
   events.resize(program.num_events());
   for (size_t id = 0; id < events.size(); ++id)
     for (uint32_t i = 0; i <= maxLag[id]; ++i)
@@ -247,6 +249,8 @@ uint64_t Program::getElements(uint32_t index) const {
 
 void Program::run(const ProgramMemory &memory, std::vector<TraceEvent> &trace) {
   timeline.clear();
+  for (StretchTimes &times : stretches)
+    times.done.clear();
   span = {};
   resolveBuffers(memory);
   mode = isCaptured ? Mode::Replay : Mode::Plain;
@@ -263,36 +267,41 @@ void Program::run(const ProgramMemory &memory, std::vector<TraceEvent> &trace) {
   } catch (const Error &error) {
     explain(error);
   }
+  for (const StretchTimes &times : stretches)
+    timeline.insert(timeline.end(), times.done.begin(), times.done.end());
   for (const Timed &timed : timeline) {
     begin = begin ? std::min(begin, timed.begin) : timed.begin;
     end = std::max(end, timed.end);
   }
   span.begin = begin;
   span.end = end;
-  for (const Timed &timed : timeline) {
-    TraceEvent event;
-    const schema::Stream &stream = program.streams(int(timed.step->stream()));
-    if (context.named) {
-      event.name = describe(*timed.step);
-      if (timed.step->origin() < uint32_t(context.stage.origins_size()))
-        event.origin = context.stage.origins(int(timed.step->origin()));
-      event.stream = stream.name();
-    }
-    event.kind = getKind(stream);
-    event.isTransfer =
-        timed.step->has_group() && (timed.step->group().kind() == schema::Group::SEND ||
-                                    timed.step->group().kind() == schema::Group::RECV);
-    if (timed.step->has_group()) {
-      const schema::Group &group = timed.step->group();
-      for (uint32_t buffer : group.inputs_size() ? group.inputs() : group.outputs())
-        event.bytes += program.buffers(int(buffer)).bytes();
-    }
-    event.rank = context.rank;
-    event.iteration = timed.iteration;
-    event.begin = timed.begin;
-    event.end = timed.end;
-    trace.push_back(std::move(event));
+  for (const Timed &timed : timeline)
+    addTraceEvent(timed, trace);
+}
+
+void Program::addTraceEvent(const Timed &timed, std::vector<TraceEvent> &trace) const {
+  TraceEvent event;
+  const schema::Stream &stream = program.streams(int(timed.step->stream()));
+  if (context.named) {
+    event.name = describe(*timed.step);
+    if (timed.step->origin() < uint32_t(context.stage.origins_size()))
+      event.origin = context.stage.origins(int(timed.step->origin()));
+    event.stream = stream.name();
   }
+  event.kind = getKind(stream);
+  event.isTransfer =
+      timed.step->has_group() && (timed.step->group().kind() == schema::Group::SEND ||
+                                  timed.step->group().kind() == schema::Group::RECV);
+  if (timed.step->has_group()) {
+    const schema::Group &group = timed.step->group();
+    for (uint32_t buffer : group.inputs_size() ? group.inputs() : group.outputs())
+      event.bytes += program.buffers(int(buffer)).bytes();
+  }
+  event.rank = context.rank;
+  event.iteration = timed.iteration;
+  event.begin = timed.begin;
+  event.end = timed.end;
+  trace.push_back(std::move(event));
 }
 
 void Program::synchronize() {
@@ -430,9 +439,13 @@ void Program::captureSegment(const Segment &segment) {
     if ((context.serialize || used.count(uint32_t(i))) && streams[i] != captured.front())
       captured.push_back(streams[i]);
   recorded.clear();
+  for (StretchTimes &times : stretches)
+    times.isOpen = false; // in a capture that was refused
   try {
     context.device.beginCapture(captured);
     submitAll(segment.body, segment.begin, segment.end, segment.iteration);
+    for (uint32_t i = 0; i < stretches.size(); ++i)
+      closeStretch(i);
     graphs[{&segment.body[segment.begin], segment.iteration}] = context.device.endCapture();
   } catch (...) {
     context.device.cancelCapture();
@@ -472,6 +485,7 @@ Event &Program::getEvent(uint32_t id, int64_t iteration) {
 void Program::submit(const schema::Step &step, int64_t iteration) {
   Stream &stream = *streams[step.stream()];
   if (step.has_record()) {
+    closeStretch(step.stream());
     Event &event = getEvent(step.record().id(), iteration);
     recorded.insert(&event);
     return stream.record(event);
@@ -484,13 +498,14 @@ void Program::submit(const schema::Step &step, int64_t iteration) {
     // A graph begins when all before it is done.
     if (mode == Mode::Capture && !recorded.count(&event))
       return;
+    closeStretch(step.stream());
     return stream.wait(event);
   }
   bool alone = context.serialize && step.has_group();
   if (alone)
     meet(stream, /*others=*/false);
   if (mode == Mode::Capture) {
-    submitWork(step, stream, iteration);
+    captureWork(step, stream, iteration);
   } else {
     Timed &timed = timeline.emplace_back(Timed{&step, iteration});
     stream.recordTime(&timed.begin);
@@ -500,6 +515,33 @@ void Program::submit(const schema::Step &step, int64_t iteration) {
   }
   if (alone)
     meet(stream, /*others=*/true);
+}
+
+void Program::captureWork(const schema::Step &step, Stream &stream, int64_t iteration) {
+  if (stretches.empty())
+    return submitWork(step, stream, iteration);
+  if (step.has_group())
+    closeStretch(step.stream());
+  StretchTimes &times = stretches[step.stream()];
+  if (!times.isOpen) {
+    times.isOpen = true;
+    times.first = {&step, iteration};
+    stream.enqueueHost([&times] { times.begin = getMonotonicTime(); });
+  }
+  submitWork(step, stream, iteration);
+  if (step.has_group())
+    closeStretch(step.stream());
+}
+
+/// In a capture that takes times.
+void Program::closeStretch(uint32_t stream) {
+  if (stream >= stretches.size() || !stretches[stream].isOpen)
+    return;
+  StretchTimes &times = stretches[stream];
+  times.isOpen = false;
+  streams[stream]->enqueueHost([&times, first = times.first] {
+    times.done.push_back({first.step, first.iteration, times.begin, getMonotonicTime()});
+  });
 }
 
 /// The ONNX node that a step computes, or empty.

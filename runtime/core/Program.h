@@ -90,8 +90,8 @@ private:
   using Body = google::protobuf::RepeatedPtrField<schema::Control>;
   using Indices = google::protobuf::RepeatedField<uint32_t>;
   struct Timed {
-    const schema::Step *step;
-    int64_t iteration;
+    const schema::Step *step = nullptr;
+    int64_t iteration = 0;
     int64_t begin = 0, end = 0;
     uint32_t mark = 0; // of the stream, once the step is done
   };
@@ -103,6 +103,15 @@ private:
     std::vector<size_t> places;             // empty: part i is member i's
     std::unique_ptr<Memory> sent, received; // parts in the members' order
     int getMember(int64_t place) const;
+  };
+
+  /// The times of captured work, where a graph can take any: of each collective, and of each
+  /// stretch of other steps between two waits or records. Written by whoever runs the stream.
+  struct StretchTimes {
+    bool isOpen = false; // in the capture, from `first` on
+    Timed first = {};
+    int64_t begin = 0;
+    std::vector<Timed> done; // in the last run; a loop's in each of its turns
   };
 
   void prepareConstants();
@@ -133,6 +142,9 @@ private:
   std::string describeOrigin(const schema::Step &step) const;
   bool readCondition(uint32_t buffer, bool communicates, int64_t iteration);
   void submit(const schema::Step &step, int64_t iteration);
+  void captureWork(const schema::Step &step, Stream &stream, int64_t iteration);
+  void closeStretch(uint32_t stream);
+  void addTraceEvent(const Timed &timed, std::vector<TraceEvent> &trace) const;
   void submitNamed(const schema::Step &step, Stream &stream, int64_t iteration);
   void submitWork(const schema::Step &step, Stream &stream, int64_t iteration);
   void submitLibrary(const schema::Step &step, Stream &stream, int64_t iteration);
@@ -164,6 +176,7 @@ private:
   std::unique_ptr<Memory> conditionScratch;
   std::unique_ptr<Stream> conditionStream;
   std::deque<Timed> timeline;
+  std::vector<StretchTimes> stretches; // by stream; empty where graphs take no times
   Mode mode = Mode::Plain;
   /// By a segment's first control and its iteration; all are submitted to one stream.
   std::map<std::pair<const schema::Control *, int64_t>, std::unique_ptr<WorkGraph>> graphs;

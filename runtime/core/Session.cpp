@@ -130,8 +130,6 @@ void Session::Impl::closeTuning() {
 /// Ranks that launch graphs and ranks that launch steps could wait for each other in a circle, so
 /// all do the one or all the other.
 void Session::Impl::agreeOnGraphs() {
-  if (device.hasHostMemory())
-    return;
   std::string obstacle;
   if (!options.graphs)
     obstacle = "they are turned off";
@@ -149,7 +147,7 @@ void Session::Impl::agreeOnGraphs() {
   usesGraphs = true;
   for (size_t other = 0; other < obstacles.size() && usesGraphs; ++other) {
     usesGraphs = obstacles[other].empty();
-    if (!usesGraphs)
+    if (!usesGraphs && !device.hasHostMemory()) // a CPU does not save much by them
       remark("no graphs: " + obstacles[other] +
              (other == 0 ? "" : " (rank " + std::to_string(other) + ")"));
   }
@@ -503,9 +501,9 @@ void Session::Impl::checkJob() {
 
 RunStats Session::Impl::summarize(LoadedProgram &loaded, int64_t begin, int64_t end) {
   const Program::Span &span = loaded.program->getSpan();
-  if (span.graphs == 0)
+  // Inside a graph of a GPU nothing is timed: what its steps take is known from the run before.
+  if (span.graphs == 0 || !trace.empty())
     loaded.stepped = computeStats(trace, begin, end, plan->getNumStages() > 1);
-  // Inside a graph nothing is timed: what its steps take is known from the run before.
   RunStats result = loaded.stepped;
   result.wall = double(end - begin) * 1e-6;
   result.device = double(span.end - span.begin) * 1e-6;

@@ -167,7 +167,7 @@ typedef struct gridloom_session_options {
   /* not 0: measure which of cuBLASLt's algorithms are fastest and keep them in the plan's folder
      autotune, for sessions made later */
   uint32_t autotune;
-  /* not 0: submit steps one by one, not captured as CUDA graphs */
+  /* not 0: submit steps one by one, not captured; on GPUs, not as CUDA graphs */
   uint32_t no_graphs;
   /* called with interrupt_data about 20 times a second, on the caller's thread, while a call waits
      for ranks; once it has returned not 0, a call that goes on for two more seconds ends the job;

@@ -49,8 +49,8 @@ struct RunStats {
   double device = 0;
   double busy = 0;    // of it: some stream was busy; the rest are gaps
   double kernels = 0; // the sum of the compute steps' times
-  /// The number of graphs that the run launched. Where there were any only `wall` and `device` are
-  /// the run's own, and all else is of the program's last run step by step.
+  /// The number of graphs that the run launched. Where there were any, on GPUs only `wall` and
+  /// `device` are the run's own, and all else is of the program's last run step by step.
   double graphs = 0;
 };
 

@@ -76,7 +76,7 @@ std::vector<float> runAll(Transport &transport, size_t count,
 TEST(LocalMemoryTest, ResultsDoNotDependOnWhereOperandsLie) {
   constexpr int n = 3;
   // Chunks are 4 KiB: from below what is read in place to several chunks and a bit.
-  for (size_t count : {5, 200, 1500, 7001}) {
+  for (size_t count : {200, 7001}) {
     std::vector<std::vector<float>> expected(n);
     // A bit for each operand of each rank.
     for (unsigned shared = 0; shared < 1u << (2 * n); ++shared) {

@@ -191,6 +191,10 @@ TEST_F(Job, PipelineStreamsMicrobatches) {
   for (int repeat = 0; repeat < 20; ++repeat) {
     std::vector<RunStats> stats = job->run();
     EXPECT_TRUE(stats[0].isPipeline);
+    EXPECT_EQ(stats[0].graphs, repeat == 0 ? 0 : 1); // and its figures are the run's own
+    EXPECT_GT(stats[0].compute, 0);
+    EXPECT_LT(stats[0].compute, stats[0].wall);
+    EXPECT_LT(stats[0].busy, stats[0].wall);
     ASSERT_THAT(toVector(job->getOutput("y")), ElementsAreArray(expected));
   }
   EXPECT_TRUE(job->getOutputShard(0, "y").isNull());

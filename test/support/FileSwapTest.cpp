@@ -174,6 +174,27 @@ TEST_F(FileSwapTest, AFolderHasTheNewFilesAlone) {
   EXPECT_THAT(list(), ElementsAre("m.plan"));
 }
 
+/// Past the page cache, in blocks that are whole pages, of parts that are not: here, and on a file
+/// system that may not have that.
+TEST_F(FileSwapTest, LargeDurableFilesAreWhatTheirPartsAre) {
+  for (const fs::path &place : {folder, fs::path("/dev/shm")})
+    for (size_t extra : {size_t(0), (size_t(1) << 20) + 4099}) {
+      std::string whole((size_t(4) << 20) + extra, '\0');
+      for (size_t i = 0; i < whole.size(); ++i)
+        whole[i] = char(i * 2654435761u >> 13);
+      FileParts files;
+      std::string_view left = whole;
+      for (size_t part = 0; !left.empty(); part = 3 * part + 5) {
+        files["a"].push_back(left.substr(0, part));
+        left.remove_prefix(std::min(part, left.size()));
+      }
+      fs::path path = place / ("large-" + std::to_string(getpid()));
+      EXPECT_EQ(replaceFolderByParts(path, files, /*isDurable=*/true), "");
+      EXPECT_TRUE(read(path / "a") == whole) << place << ", " << extra;
+      fs::remove_all(path);
+    }
+}
+
 /// A power failure must find the new folder on the disk where the old one is gone.
 TEST_F(FileSwapTest, TheOldFolderStaysUntilTheDiskHasTheNewName) {
   ASSERT_EQ(replaceFolder(folder / "m", {{"a", "1"}}, /*isDurable=*/true), "");

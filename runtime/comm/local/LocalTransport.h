@@ -26,6 +26,8 @@ public:
   std::unique_ptr<Communicator> createCommunicator(std::span<const int> ranks,
                                                    const std::string &name) override;
   std::unique_ptr<Memory> allocate(Device &device, size_t bytes) override;
+  /// Calls are work of the stream, which may be done again.
+  std::string whyNotCapturable() const override { return ""; }
   void abort(const std::string &reason) override;
   void check() override;
   void checkAwaited(std::span<const int> ranks) override;

@@ -32,12 +32,9 @@ struct CpuMemory : Memory {
   ~CpuMemory() override { std::free(data); }
 };
 
-/// The ABI of kernels in cpu.so: pointers to inputs, then outputs, and the rows to compute.
-using KernelFunction = void (*)(void *const *pointers, int64_t begin, int64_t end);
-
 struct CpuKernel : Kernel {
   std::shared_ptr<CpuLibrary> library;
-  KernelFunction function = nullptr;
+  CpuKernelFunction function = nullptr;
 };
 
 } // namespace
@@ -83,7 +80,7 @@ std::unique_ptr<Kernel> CpuDevice::loadKernel(const std::string &library,
     loaded = {code.data(), code.size(), object};
   }
   auto kernel = std::make_unique<CpuKernel>();
-  kernel->function = reinterpret_cast<KernelFunction>(object->find(symbol));
+  kernel->function = reinterpret_cast<CpuKernelFunction>(object->find(symbol));
   kernel->library = std::move(object);
   return kernel;
 }
@@ -98,17 +95,13 @@ std::unique_ptr<LibraryPlan> CpuDevice::createConvolution(const ConvolutionProbl
 
 void CpuDevice::launch(Stream &stream, Kernel &kernel, const LaunchShape &shape,
                        std::span<void *const> pointers) {
-  KernelFunction function = static_cast<CpuKernel &>(kernel).function;
   int64_t rows = shape.rows, threads = pool.getNumThreads();
   // As many parts as threads, but none smaller than the grain.
   int64_t grain = std::max<int64_t>(1, shape.grain);
   int64_t part = std::max(grain, (rows + threads - 1) / threads);
-  stream.enqueueHost([this, function, rows, part,
-                      pointers = std::vector<void *>(pointers.begin(), pointers.end())] {
-    pool.parallelFor((rows + part - 1) / part, [&](int64_t index) {
-      function(pointers.data(), index * part, std::min(rows, (index + 1) * part));
-    });
-  });
+  static_cast<CpuStream &>(stream).launch(
+      pool,
+      {static_cast<CpuKernel &>(kernel).function, {pointers.begin(), pointers.end()}, rows, part});
 }
 
 void CpuDevice::matmul(Stream &stream, MatmulPlan &plan, const MatmulOperands &operands,
@@ -139,4 +132,37 @@ void CpuDevice::copyIn(Stream &stream, void *to, const void *from, size_t bytes)
 
 void CpuDevice::copyOut(Stream &stream, void *to, const void *from, size_t bytes) {
   copy(stream, to, from, bytes);
+}
+
+namespace {
+/// The graph outlives this while a stream's thread still looks whether it has more to do.
+struct CapturedWork : WorkGraph {
+  explicit CapturedWork(std::shared_ptr<CpuGraph> graph) : graph(std::move(graph)) {}
+  std::shared_ptr<CpuGraph> graph;
+};
+} // namespace
+
+void CpuDevice::beginCapture(std::span<Stream *const> streams) {
+  capture = std::make_shared<CpuGraph>(pool, streams);
+  capturedStreams.assign(streams.begin(), streams.end());
+  for (size_t i = 0; i < streams.size(); ++i)
+    static_cast<CpuStream &>(*streams[i]).captureTo(capture.get(), uint32_t(i));
+}
+
+std::unique_ptr<WorkGraph> CpuDevice::endCapture() {
+  std::shared_ptr<CpuGraph> ending = capture;
+  cancelCapture();
+  ending->finishCapture();
+  return std::make_unique<CapturedWork>(std::move(ending));
+}
+
+void CpuDevice::cancelCapture() noexcept {
+  for (Stream *stream : capturedStreams)
+    static_cast<CpuStream &>(*stream).captureTo(nullptr);
+  capturedStreams.clear();
+  capture.reset();
+}
+
+void CpuDevice::replay(Stream &stream, WorkGraph &graph) {
+  stream.enqueueHost([graph = static_cast<CapturedWork &>(graph).graph] { graph->run(); });
 }

@@ -7,6 +7,7 @@
 #define GRIDLOOM_RUNTIME_DEVICE_CPU_CPUDEVICE_H
 
 #include "runtime/device/Device.h"
+#include "runtime/device/cpu/CpuGraph.h"
 #include "runtime/device/cpu/CpuLibrary.h"
 #include "runtime/device/cpu/CpuStream.h"
 #include "runtime/device/cpu/ThreadPool.h"
@@ -40,6 +41,12 @@ public:
   void copyIn(Stream &stream, void *to, const void *from, size_t bytes) override;
   void copyOut(Stream &stream, void *to, const void *from, size_t bytes) override;
 
+  std::string whyNotCapturable() const override { return ""; }
+  void beginCapture(std::span<Stream *const> streams) override;
+  std::unique_ptr<WorkGraph> endCapture() override;
+  void cancelCapture() noexcept override;
+  void replay(Stream &stream, WorkGraph &graph) override;
+
 private:
   std::shared_ptr<CpuErrorSink> errors = std::make_shared<CpuErrorSink>();
   ThreadPool pool;
@@ -49,6 +56,8 @@ private:
     std::weak_ptr<CpuLibrary> library;
   };
   std::map<std::string, Loaded> libraries;
+  std::shared_ptr<CpuGraph> capture; // in progress
+  std::vector<Stream *> capturedStreams;
 };
 
 } // namespace gridloom::rt

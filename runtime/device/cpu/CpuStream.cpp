@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/device/cpu/CpuStream.h"
 
+#include "runtime/device/cpu/CpuGraph.h"
 #include "runtime/device/cpu/CpuMatmul.h"
 
 #include <pthread.h>
@@ -51,10 +52,22 @@ void CpuStream::submit(Task task) {
   wake.notify_one();
 }
 
-void CpuStream::enqueueHost(std::function<void()> work) { submit({std::move(work), nullptr, 0}); }
+void CpuStream::enqueueHost(std::function<void()> work) {
+  if (captured)
+    return captured->addWork(capturedList, std::move(work));
+  submit({std::move(work), nullptr, 0});
+}
+
+void CpuStream::launch(ThreadPool &pool, CpuLaunch launch) {
+  if (captured)
+    return captured->addLaunch(capturedList, std::move(launch));
+  enqueueHost([&pool, launch = std::move(launch)] { launch.run(pool); });
+}
 
 void CpuStream::record(Event &event) {
   std::shared_ptr<CpuEvent::State> state = static_cast<CpuEvent &>(event).state;
+  if (captured)
+    return captured->addRecord(capturedList, state.get());
   uint64_t recording;
   {
     std::lock_guard lock(state->mutex);
@@ -65,6 +78,8 @@ void CpuStream::record(Event &event) {
 
 void CpuStream::wait(Event &event) {
   std::shared_ptr<CpuEvent::State> state = static_cast<CpuEvent &>(event).state;
+  if (captured)
+    return captured->addWait(capturedList, state.get());
   uint64_t recording;
   {
     std::lock_guard lock(state->mutex);

@@ -17,6 +17,10 @@
 
 namespace gridloom::rt {
 
+class CpuGraph;
+class ThreadPool;
+struct CpuLaunch;
+
 /// As with CUDA, a wait is for the latest recording submitted before the wait was; an event nobody
 /// recorded holds nobody up.
 class CpuEvent : public Event {
@@ -49,6 +53,12 @@ public:
   void wait(Event &event) override;
   void enqueueHost(std::function<void()> work) override;
   void synchronize() override;
+  /// Until it is called with null, what is submitted goes to `graph`, as list number `list`.
+  void captureTo(CpuGraph *graph, uint32_t list = 0) {
+    captured = graph;
+    capturedList = list;
+  }
+  void launch(ThreadPool &pool, CpuLaunch launch);
   /// Scratch of this stream's work.
   MatmulScratch &getScratch() { return scratch; }
 
@@ -63,6 +73,8 @@ private:
   void runTask(Task &task);
 
   std::string name;
+  CpuGraph *captured = nullptr; // of the thread that submits
+  uint32_t capturedList = 0;
   MatmulScratch scratch;
   std::shared_ptr<CpuErrorSink> errors;
   std::mutex mutex;

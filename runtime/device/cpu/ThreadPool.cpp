@@ -57,27 +57,39 @@ void ThreadPool::runTasks(const std::function<void(int64_t)> &task, int64_t coun
     task(i);
 }
 
+/// Waits for the turns of a spinning loop: the next kernel mostly follows within microseconds, and
+/// sleeping would cost more than it.
+template <typename Condition> static bool spinUntil(const Condition &condition) {
+  for (int spin = 0; spin < 2000; ++spin) {
+    if (condition())
+      return true;
+    pauseBriefly();
+  }
+  return condition();
+}
+
 void ThreadPool::work() {
   prepare();
-  uint64_t seen = 0;
   while (true) {
-    // The next kernel mostly follows within microseconds; sleeping would cost more than it.
-    for (int spin = 0; spin < 2000 && generation.load(std::memory_order_relaxed) == seen; ++spin)
-      pauseBriefly();
+    spinUntil([&] { return places.load(std::memory_order_relaxed) != 0; });
     const std::function<void(int64_t)> *task;
     int64_t count;
     {
       std::unique_lock lock(mutex);
-      wake.wait(lock, [&] { return stopping || generation.load() != seen; });
+      wake.wait(lock, [&] { return stopping || places.load(std::memory_order_relaxed) != 0; });
       if (stopping)
         return;
-      seen = generation.load();
+      places.store(places.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+      active.fetch_add(1, std::memory_order_relaxed);
       task = current;
       count = currentCount;
     }
     runTasks(*task, count);
+    // Releases what the tasks wrote to the caller, which reads `active` with or without the mutex.
+    if (active.fetch_sub(1, std::memory_order_release) != 1)
+      continue;
     std::lock_guard lock(mutex);
-    if (--active == 0)
+    if (callerSleeps)
       finished.notify_one();
   }
 }
@@ -89,16 +101,27 @@ void ThreadPool::parallelFor(int64_t count, const std::function<void(int64_t)> &
     return;
   }
   std::lock_guard one(turn);
+  auto helpers = unsigned(std::min<int64_t>(count - 1, int64_t(workers.size())));
   {
     std::lock_guard lock(mutex);
     current = &task;
     currentCount = count;
     next.store(0, std::memory_order_relaxed);
-    active = unsigned(workers.size());
-    ++generation;
+    places.store(helpers, std::memory_order_relaxed);
   }
-  wake.notify_all();
+  for (unsigned i = 0; i < helpers; ++i)
+    wake.notify_one();
   runTasks(task, count);
+  // All tasks are taken: a worker that has not come by now is not waited for.
+  auto isIdle = [&] { return active.load(std::memory_order_acquire) == 0; };
+  {
+    std::lock_guard lock(mutex);
+    places.store(0, std::memory_order_relaxed);
+  }
+  if (spinUntil(isIdle))
+    return;
   std::unique_lock lock(mutex);
-  finished.wait(lock, [&] { return active == 0; });
+  callerSleeps = true;
+  finished.wait(lock, isIdle);
+  callerSleeps = false;
 }

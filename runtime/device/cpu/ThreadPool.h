@@ -29,8 +29,8 @@ public:
 
   unsigned getNumThreads() const { return unsigned(workers.size()) + 1; }
 
-  /// Calls task(i) for i in [0, count), spread over the threads, and returns when all are done. The
-  /// task must not throw. Concurrent callers take turns.
+  /// Calls task(i) for i in [0, count), spread over at most `count` threads, and returns when all
+  /// are done. The task must not throw. Concurrent callers take turns.
   void parallelFor(int64_t count, const std::function<void(int64_t)> &task);
 
 private:
@@ -44,8 +44,10 @@ private:
   const std::function<void(int64_t)> *current = nullptr;
   int64_t currentCount = 0;
   std::atomic<int64_t> next{0};
-  std::atomic<uint64_t> generation{0};
-  unsigned active = 0; // workers that have not left the current generation
+  /// Workers that the current tasks still have room for; changed with the mutex.
+  std::atomic<unsigned> places{0};
+  std::atomic<unsigned> active{0}; // workers that took one; grows with the mutex
+  bool callerSleeps = false;
   bool stopping = false;
   std::function<void()> prepare;
   std::vector<std::thread> workers;
