@@ -366,26 +366,30 @@ struct Convolution : WindowBuilder {
     return (padded - positions) * most > padded;
   }
 
+  /// One product for all images, whose positions lie one after another.
+  Value multiplyImages(Value columns, int64_t depth, int64_t positions) {
+    SmallVector<int64_t> shape{outputs, batch}, swap{1, 0}, order;
+    llvm::append_range(shape, output);
+    llvm::append_range(swap, spatialDims);
+    int64_t rank = tensor(columns).getRank(), spatial = spatialDims.size();
+    order = llvm::to_vector(llvm::seq<int64_t>(1, rank));
+    order.insert(order.end() - spatial, 0);
+    columns = reshape(transpose(columns, order), {depth, batch * positions});
+    Value weights = reshape(op.getWeight(), {outputs, depth});
+    Value product =
+        DotGeneralOp::create(builder, loc, withShape(columns, {outputs, batch * positions}),
+                             weights, columns, ArrayRef<int64_t>{}, ArrayRef<int64_t>{},
+                             ArrayRef<int64_t>{1}, ArrayRef<int64_t>{0}, op.getTf32());
+    return transpose(reshape(product, shape), swap);
+  }
+
   Value multiplyColumns(Value input) {
     int64_t depth = channels / groups * computeProduct(window), positions = computeProduct(output);
     if (groups == 1 && computeProduct(window) > positions)
       return multiplyRows(input, depth);
     Value columns = makeColumns(input), product;
-    if (groups == 1 && batch > 1 && wastesVectors(positions)) {
-      // The images' positions one after another.
-      SmallVector<int64_t> shape{outputs, batch}, swap{1, 0}, order;
-      llvm::append_range(shape, output);
-      llvm::append_range(swap, spatialDims);
-      int64_t rank = tensor(columns).getRank(), spatial = spatialDims.size();
-      order = llvm::to_vector(llvm::seq<int64_t>(1, rank));
-      order.insert(order.end() - spatial, 0);
-      columns = reshape(transpose(columns, order), {depth, batch * positions});
-      Value weights = reshape(op.getWeight(), {outputs, depth});
-      product = DotGeneralOp::create(builder, loc, withShape(columns, {outputs, batch * positions}),
-                                     weights, columns, ArrayRef<int64_t>{}, ArrayRef<int64_t>{},
-                                     ArrayRef<int64_t>{1}, ArrayRef<int64_t>{0}, op.getTf32());
-      return transpose(reshape(product, shape), swap);
-    }
+    if (groups == 1 && batch > 1 && wastesVectors(positions))
+      return multiplyImages(columns, depth, positions);
     if (groups == 1) {
       columns = reshape(columns, {batch, depth, positions});
       Value weights = reshape(op.getWeight(), {outputs, depth});
