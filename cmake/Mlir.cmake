@@ -30,6 +30,5 @@ function(gridloom_mlir_library name)
 endfunction()
 
 separate_arguments(LLVM_DEFINITIONS_LIST NATIVE_COMMAND "${LLVM_DEFINITIONS}")
-file(WRITE ${CMAKE_BINARY_DIR}/pch.cpp "")
 gridloom_mlir_library(GridloomPch SOURCES ${CMAKE_BINARY_DIR}/pch.cpp)
 target_precompile_headers(GridloomPch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/Pch.h)

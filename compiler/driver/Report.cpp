@@ -12,8 +12,10 @@
 #include "dialects/dist/Placement.h"
 #include "dialects/dist/Sharding.h"
 #include "dialects/dist/Splits.h"
+#include "dialects/loom/Loom.h"
 #include "dialects/plan/Plan.h"
 #include "runtime/core/MemoryNeeds.h"
+#include "support/Document.h"
 #include "support/Text.h"
 
 #include "llvm/ADT/StringExtras.h"
@@ -348,6 +350,25 @@ void Compilation::printChoice(llvm::raw_ostream &os) const {
        << quoteForShell(options.output) << "\n";
 }
 
+/// What is trained, and what stays as it is though nobody said so.
+static void printTraining(llvm::raw_ostream &os, DictionaryAttr training) {
+  auto count = [&](StringRef name) { return training.getAs<IntegerAttr>(name).getInt(); };
+  os << "  trains          " << count("parameters")
+     << (count("parameters") == 1 ? " weight, " : " weights, ") << countCell(count("elements")).text
+     << " elements, by " << training.getAs<StringAttr>("optimizer").getValue() << "\n";
+  auto unreached = training.getAs<ArrayAttr>("unreached");
+  if (!unreached)
+    return;
+  constexpr size_t most = 4;
+  auto names = llvm::map_to_vector(unreached.getAsRange<StringAttr>(), [](StringAttr name) {
+    return "'" + makePrintable(name.getValue().str()) + "'";
+  });
+  os << "    not           " << llvm::join(ArrayRef(names).take_front(most), ", ");
+  if (names.size() > most)
+    os << " and " << names.size() - most << " more";
+  os << ": no loss depends on " << (names.size() == 1 ? "it" : "them") << "\n";
+}
+
 void Compilation::printSummary() const {
   llvm::raw_ostream &os = llvm::outs();
   os << options.output << ": " << options.input << " for " << target->getName()
@@ -363,6 +384,8 @@ void Compilation::printSummary() const {
   os << "  code            " << emitted.kernels << " kernels, "
      << formatBytes(uint64_t(emitted.kernelBytes), "B") << "; programs "
      << formatBytes(uint64_t(emitted.programBytes), "B") << "\n";
+  if (auto training = (*module)->getAttrOfType<DictionaryAttr>(loom::kTraining))
+    printTraining(os, training);
   printEstimates(os);
   if (!remarks.empty())
     os << "  remarks         " << remarks.size()

@@ -220,12 +220,20 @@ static llvm::json::Array describeFolded(ModuleOp module) {
   return list;
 }
 
+static bool hasLibraryFor(Attribute descriptor, const TargetTraits &traits) {
+  if (isa<plan::MatmulAttr>(descriptor))
+    return true;
+  if (traits.neuralLibrary.empty() || traits.fuse.convolutionEpilogues)
+    return !traits.neuralLibrary.empty();
+  auto convolution = dyn_cast<plan::ConvolutionAttr>(descriptor);
+  return convolution && !convolution.getEpilogue().getResidual() &&
+         convolution.getEpilogue().getActivation() == plan::Activation::None;
+}
+
 /// Calls of a library that the target does not have come from a dump made for another one.
 static LogicalResult checkLibraries(ModuleOp module, const Target &target) {
-  if (!target.getTraits().neuralLibrary.empty())
-    return success();
   WalkResult result = module.walk([&](plan::LibraryOp op) {
-    if (isa<plan::MatmulAttr>(op.getDescriptor()))
+    if (hasLibraryFor(op.getDescriptor(), target.getTraits()))
       return WalkResult::advance();
     op.emitError() << "calls a library of convolutions and attention, which --target "
                    << target.getName() << " does not have; resume with the --target of the dump";

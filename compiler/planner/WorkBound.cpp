@@ -81,8 +81,7 @@ private:
         sizes[i] *= roundUp(size, count);
       }
     }
-    least = std::min(least,
-                     cluster::getComputeSeconds(machine, loom::getShareOfWork(op, share, sizes)));
+    least = std::min(least, loom::getShareSeconds(op, share, sizes, machine));
   }
 
   Operation *op;
@@ -102,15 +101,13 @@ WorkBound::WorkBound(ModuleOp module, const cluster::Machine &machine) : machine
 }
 
 /// What tells the time of an operation from that of another: all but its values.
-static std::string getKey(Operation *op, bool isCut) {
+static std::string getKey(Operation *op, bool isCut, const loom::Libraries &libraries) {
   std::string key;
   llvm::raw_string_ostream os(key);
   os << op->getName() << (isCut ? " cut" : "") << op->getAttrDictionary().getAsOpaquePointer();
   for (RankedTensorType type : dist::getTensorTypes(op))
     os << ' ' << type.getAsOpaquePointer();
-  for (Value value : llvm::concat<const Value>(llvm::to_vector_of<Value>(op->getOperands()),
-                                               llvm::to_vector_of<Value>(op->getResults())))
-    os << (loom::staysInRegisters(value) ? 'r' : 'm');
+  os << ' ' << loom::describePlace(op, libraries);
   return key;
 }
 
@@ -156,9 +153,8 @@ void WorkBound::addProgram(func::FuncOp func) {
                  runs.lookup(op->getParentOp());
     functions.push_back(body);
   });
-  double launch = 0; // of the slowest device, as all work is
-  for (const cluster::DeviceKind &kind : machine.kinds)
-    launch = std::max(launch, kind.launchSeconds);
+  double launch = loom::getLaunchSeconds(machine);
+  loom::Libraries libraries = loom::Libraries::of(machine);
   llvm::StringMap<size_t> numbers;
   for (func::FuncOp function : functions) {
     // What an input is in: micro-batches cut all of that.
@@ -171,9 +167,11 @@ void WorkBound::addProgram(func::FuncOp func) {
       if (!isa<loom::CostInterface>(op) || !isa<dist::ShardingRuleInterface>(op) ||
           loom::isControl(&op))
         continue;
-      if (loom::getComputeSeconds(&op, machine) > 0)
+      if (loom::findPlace(&op, libraries) == loom::Place::Kernel &&
+          loom::getComputeSeconds(&op, machine) > 0)
         program.launches += runs.lookup(function) * launch;
-      auto [entry, isNew] = numbers.try_emplace(getKey(&op, isCut), program.kinds.size());
+      auto [entry, isNew] =
+          numbers.try_emplace(getKey(&op, isCut, libraries), program.kinds.size());
       if (isNew)
         program.kinds.push_back({&op, isCut});
       program.kinds[entry->second].times += runs.lookup(function);

@@ -83,12 +83,17 @@ void Model::keepStrategies(uint32_t index, const std::vector<bool> &isKept) {
     ModelEdge &edge = edges[e];
     if (!edge.isAlive)
       continue;
-    size_t columns = nodes[edge.second].size();
-    size_t kept = 0;
-    for (size_t i = 0; i < edge.cost.size(); ++i)
-      if (isKept[index == edge.first ? i / columns : i % columns])
-        edge.cost[kept++] = edge.cost[i];
-    edge.cost.resize(kept);
+    size_t rows = nodes[edge.first].size(), columns = nodes[edge.second].size();
+    Cost *to = edge.cost.data();
+    const Cost *from = to;
+    for (size_t i = 0; i < rows; ++i, from += columns) {
+      if (index != edge.first)
+        for (size_t j = 0; j < columns; ++j) // each column's value, which the next may replace
+          *to = from[j], to += isKept[j] ? 1 : 0;
+      else if (isKept[i])
+        to = std::copy(from, from + columns, to);
+    }
+    edge.cost.resize(static_cast<size_t>(to - edge.cost.data()));
   }
   filter(node.strategies);
   filter(node.cost);

@@ -27,6 +27,17 @@ public:
     size_t begin = row == 0 ? 0 : ends[row - 1];
     return {values.data() + begin, ends[row] - begin};
   }
+  void reserve(size_t numRows, size_t numValues) {
+    ends.reserve(numRows);
+    values.reserve(numValues);
+  }
+  /// A new row of zeros, to be written before the next one is added.
+  std::span<int64_t> addRow(size_t length) {
+    size_t begin = values.size();
+    values.resize(begin + length);
+    endRow();
+    return {values.data() + begin, length};
+  }
   /// Appends to the row under construction; `endRow` completes it.
   void append(int64_t value) { values.push_back(value); }
   void endRow() { ends.push_back(values.size()); }

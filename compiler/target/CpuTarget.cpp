@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Matrix multiplications are oneDNN's, all else is a kernel.
+// Matrix multiplications and convolutions are oneDNN's, all else is a kernel.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/target/KernelFiles.h"
@@ -49,6 +49,10 @@ static std::unique_ptr<Target> makeCpuTarget(const TargetOptions &options, std::
   traits.kind = "cpu";
   traits.arch = options.cpuArch;
   traits.machine = "cpu";
+  traits.neuralLibrary = "onednn";
+  traits.layout.forwardConvolutions = true;
+  traits.fuse.convolutionEpilogues = false;
+  traits.fuse.channelsLast = true;
   return std::make_unique<CpuTarget>(options.name, std::move(traits));
 }
 

@@ -42,25 +42,49 @@ static void addCollective(MoveCost &cost, cluster::Collective kind, double bytes
   cost.seconds += mesh.getSeconds(kind, bytes, axes);
 }
 
+double gridloom::dist::getCopySeconds(double bytes, const Mesh &mesh) {
+  cluster::Work copy;
+  copy.readBytes = copy.writtenBytes = bytes;
+  return cluster::getComputeSeconds(mesh.getMachine(), copy);
+}
+
+/// Whether parts along a dimension of a tensor of such a shape lie between each other.
+static bool isInner(ArrayRef<int64_t> shape, size_t dim) {
+  return llvm::any_of(shape.take_front(dim), [](int64_t size) { return size != 1; });
+}
+
+double gridloom::dist::getOrderSeconds(RankedTensorType local, size_t dim, const Mesh &mesh) {
+  return isInner(local.getShape(), dim) ? getCopySeconds(bytesOf(local), mesh) : 0;
+}
+
 MoveCost gridloom::dist::getMoveCost(RankedTensorType type, const Sharding &from,
                                      const Sharding &to, const Mesh &mesh) {
-  double bytes = bytesOf(getLocalType(type, from, mesh));
+  RankedTensorType local = getLocalType(type, from, mesh);
+  double bytes = bytesOf(local);
   AxisList gathered, moved;
   MoveCost cost;
-  for (auto [size, have, want] : llvm::zip_equal(type.getShape(), from.dims, to.dims)) {
+  bool ordersGathered = false, ordersSplit = false, ordersJoined = false;
+  for (auto [dim, size, have, want] : llvm::enumerate(type.getShape(), from.dims, to.dims)) {
     size_t common = getCommonAxes(size, have, want, mesh);
     for (StringAttr axis : ArrayRef(have.axes).drop_front(common)) {
-      (to.usesAxis(axis) ? moved : gathered).push_back(axis);
+      bool isMoved = to.usesAxis(axis);
+      (isMoved ? moved : gathered).push_back(axis);
+      (isMoved ? ordersJoined : ordersGathered) |= isInner(local.getShape(), dim);
       cost.seconds += isMicroAxis(axis) ? kImpossible : 0;
     }
     if (common == have.axes.size())
-      for (StringAttr axis : ArrayRef(want.axes).drop_front(common))
+      for (StringAttr axis : ArrayRef(want.axes).drop_front(common)) {
         if (!from.usesAxis(axis))
           bytes /= static_cast<double>(mesh.getSize(axis));
+        else
+          ordersSplit |= isInner(local.getShape(), dim);
+      }
   }
   bytes *= static_cast<double>(mesh.getSize(gathered));
   addCollective(cost, cluster::Collective::AllGather, bytes, gathered, mesh);
   addCollective(cost, cluster::Collective::AllToAll, bytes, moved, mesh);
+  int copies = (ordersGathered ? 1 : 0) + (ordersSplit ? 1 : 0) + (ordersJoined ? 1 : 0);
+  cost.copySeconds = copies * (copies ? getCopySeconds(bytes, mesh) : 0);
   return cost;
 }
 

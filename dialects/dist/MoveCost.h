@@ -14,7 +14,17 @@ namespace gridloom::dist {
 struct MoveCost {
   double sent = 0; ///< bytes
   double seconds = 0;
+  /// Beside these, to put in order what is moved along a dimension that is not the outermost: a
+  /// collective reads and writes parts one after another.
+  double copySeconds = 0;
 };
+
+/// A kernel that reads and writes so many bytes.
+double getCopySeconds(double bytes, const Mesh &mesh);
+
+/// The time to put the parts of a tensor along one of its dimensions one after another, or back; 0
+/// where they lie so.
+double getOrderSeconds(mlir::RankedTensorType local, size_t dim, const Mesh &mesh);
 
 /// The cost of resharding a tensor from `from` to `to`: one gather of what is to be whole, one
 /// exchange of what is to be split otherwise. Cutting a replicated tensor is free.

@@ -324,8 +324,29 @@ struct Convolution : WindowBuilder {
     return transpose(slide(input), order);
   }
 
+  /// A window larger than what it gives, as the gradients of weights have: one product for the
+  /// whole batch, since a product for each image would have a few columns only.
+  Value multiplyRows(Value input, int64_t depth) {
+    SmallVector<int64_t> order{0}, shape{outputs, batch}, swap{1, 0};
+    llvm::append_range(order, spatialDims);
+    order.push_back(1);
+    for (int64_t dim : spatialDims)
+      order.push_back(static_cast<int64_t>(spatialDims.size()) + dim);
+    Value rows = reshape(transpose(slide(input), order), {batch * computeProduct(output), depth});
+    Value weights = reshape(op.getWeight(), {outputs, depth});
+    Value product =
+        DotGeneralOp::create(builder, loc, withShape(rows, {outputs, tensor(rows).getDimSize(0)}),
+                             weights, rows, ArrayRef<int64_t>{}, ArrayRef<int64_t>{},
+                             ArrayRef<int64_t>{1}, ArrayRef<int64_t>{1}, op.getTf32());
+    llvm::append_range(shape, output);
+    llvm::append_range(swap, spatialDims);
+    return transpose(reshape(product, shape), swap);
+  }
+
   Value multiplyColumns(Value input) {
     int64_t depth = channels / groups * computeProduct(window), positions = computeProduct(output);
+    if (groups == 1 && computeProduct(window) > positions)
+      return multiplyRows(input, depth);
     Value columns = makeColumns(input), product;
     if (groups == 1) {
       columns = reshape(columns, {batch, depth, positions});

@@ -7,25 +7,27 @@
 #define GRIDLOOM_DIALECTS_LOOM_WORK_H
 
 #include "dialects/dist/Sharding.h"
-#include "dialects/loom/Loom.h"
+#include "dialects/loom/Kernels.h"
 
 namespace gridloom::loom {
 
-/// The time of an operation that does not communicate, on the shapes it has. What passes from an
-/// elementwise operation to its only reader stays in registers, as fusion will have it, unless a
-/// library reads it. Views and operations without operands take no time; a loop takes that of its
-/// body as often as it runs, a branch that of its dearer body.
+/// The time of an operation that does not communicate, on the shapes it has, with what will be in
+/// one kernel or call as Kernels.h says. Views and operations without operands take no time; a loop
+/// takes that of its body as often as it runs, a branch that of its dearer body.
 double getComputeSeconds(mlir::Operation *op, const cluster::Machine &machine);
 
-/// Whether a value passes from the operation that makes it to its only reader within a kernel.
-bool staysInRegisters(mlir::Value value);
-
-/// What a device does of an operation that it does `share` of, on tensors of these types: operands,
-/// then results. Nothing for loops and branches.
-cluster::Work getShareOfWork(mlir::Operation *op, double share,
-                             llvm::ArrayRef<mlir::RankedTensorType> types);
+/// The time of what a device does of an operation that it does `share` of, on tensors of these
+/// types: operands, then results. Nothing for loops and branches.
+double getShareSeconds(mlir::Operation *op, double share,
+                       llvm::ArrayRef<mlir::RankedTensorType> types,
+                       const cluster::Machine &machine);
 /// The same of tensors of so many bytes.
-cluster::Work getShareOfWork(mlir::Operation *op, double share, llvm::ArrayRef<double> bytes);
+double getShareSeconds(mlir::Operation *op, double share, llvm::ArrayRef<double> bytes,
+                       const cluster::Machine &machine);
+
+/// What it takes at least that a value is sent between its maker and its reader, which would be one
+/// kernel otherwise: one more is started.
+double getLaunchSeconds(const cluster::Machine &machine);
 
 /// The time of a collective or transfer, alone; transfers cross one step of the axis of stages. A
 /// receive takes as long as its send.

@@ -21,12 +21,17 @@ void gridloom::addCommunicatePasses(mlir::OpPassManager &pm, const CommunicateOp
   }
   func.addPass(createContiguousCollectives());
   func.addPass(createLowerShardSlices());
+  BucketShardsOptions shards;
+  shards.bucketSize = options.bucketBytes;
+  func.addPass(createBucketShards(shards));
   CombineCollectivesOptions combine;
   combine.bucketSize = options.bucketBytes;
   func.addPass(createCombineCollectives(combine));
   // Rearranging leaves reshapes that fold; dead receives and slices go too.
   func.addPass(mlir::createCanonicalizerPass());
   func.addPass(createMergeEqual());
+  // After equal ones were merged: these stay apart.
+  func.addPass(createGatherAgain());
   func.addPass(createFormGroups());
   func.addPass(createVerifyCommunicated());
 }

@@ -113,6 +113,33 @@ def CombineCollectives : Pass<"dist-combine-collectives", "::mlir::func::FuncOp"
   let dependentDialects = ["::gridloom::dist::DistDialect"];
 }
 
+def BucketShards : Pass<"dist-bucket-shards", "::mlir::func::FuncOp"> {
+  let summary = "Sends shards of several gradients, and of several updated weights, in one message";
+  let description = [{
+    Of a training step, reduce_scatters that no other one of their group, element type and reduction waits for are gradients', and
+    all_gathers whose results are only returned are updated weights'. In the order in which they are made each bucket takes them until
+    it has `bucket-size` bytes of whole values; one that has as many by itself stays alone. The message has, rank by rank, that rank's
+    shards of all values. A bucket stands where the last of its operands is there, and takes no two gradients of one parameter
+    (`loom.accumulates`): those of one part of the batch do not wait for the next.
+
+    ```mlir
+    %0 = dist.reduce_scatter %a over ["data"] dim = 0 sum : (tensor<8x3xf32>) -> tensor<4x3xf32>
+    %1 = dist.reduce_scatter %b over ["data"] dim = 0 sum : (tensor<2xf32>) -> tensor<1xf32>
+    // becomes
+    %p = loom.reshape %a : (tensor<8x3xf32>) -> tensor<2x12xf32>
+    %q = loom.reshape %b : (tensor<2xf32>) -> tensor<2x1xf32>
+    %c = loom.concatenate %p, %q dim = 1 : (tensor<2x12xf32>, tensor<2x1xf32>) -> tensor<2x13xf32>
+    %m = loom.reshape %c : (tensor<2x13xf32>) -> tensor<26xf32>
+    %r = dist.reduce_scatter %m over ["data"] dim = 0 sum : (tensor<26xf32>) -> tensor<13xf32>
+    %s = loom.slice %r [0] to [12] by [1] : (tensor<13xf32>) -> tensor<12xf32>
+    %0 = loom.reshape %s : (tensor<12xf32>) -> tensor<4x3xf32>
+    %1 = loom.slice %r [12] to [13] by [1] : (tensor<13xf32>) -> tensor<1xf32>
+    ```
+  }];
+  let options = [Option<"bucketSize", "bucket-size", "int64_t", "0", "bytes after which shards are sent; 0: each value by itself">];
+  let dependentDialects = ["::gridloom::loom::LoomDialect", "::gridloom::dist::DistDialect"];
+}
+
 def MergeEqual : Pass<"dist-merge-equal", "::mlir::func::FuncOp"> {
   let summary = "Merges equal operations";
   let description = [{
@@ -126,6 +153,30 @@ def MergeEqual : Pass<"dist-merge-equal", "::mlir::func::FuncOp"> {
     %0 = dist.all_reduce %a over ["model"] sum {dist.because = "'x' needs the whole; 'y' needs the whole"} : tensor<8xf32>
     ```
   }];
+}
+
+def GatherAgain : Pass<"dist-gather-again", "::mlir::func::FuncOp"> {
+  let summary = "Drops gathered parameters between uses, and gathers them again";
+  let description = [{
+    A parameter of which each device keeps a part is whole only while it is used. The uses of all are walked in program order: a
+    parameter stays gathered as long as it and those used after it fit into a window of `1 + ahead` times the largest one, and an eighth
+    for small ones; after that it is gathered again before the next use, such as that of the backward part. All these all_gathers are
+    numbered (`dist.gathered`), and the function says how many bytes the window has (`dist.gather_window`): the schedule starts none before
+    there is room, so `ahead` are on their way while one is used.
+
+    ```mlir
+    // ahead=1; %w, %v and %u are parameters of one size
+    %0 = dist.all_gather %w over ["data"] dim = 0 : (tensor<4x8xf32>) -> tensor<8x8xf32>
+    ... // uses of %0, then of all of %v, then of all of %u
+    %a = loom.dot_general %y, %0 ...
+    // becomes
+    ...
+    %1 = dist.all_gather %w over ["data"] dim = 0 {dist.gathered = 3 : i64} : (tensor<4x8xf32>) -> tensor<8x8xf32>
+    %a = loom.dot_general %y, %1 ...
+    ```
+  }];
+  let options = [Option<"ahead", "ahead", "int64_t", "1", "parameters of the largest size that are gathered ahead of the one in use">];
+  let dependentDialects = ["::gridloom::dist::DistDialect"];
 }
 
 def FormGroups : Pass<"dist-form-groups", "::mlir::func::FuncOp"> {

@@ -54,10 +54,12 @@ bool wantsChannelsLast(plan::ConvolutionOp op) {
 }
 
 struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
+  using ChannelsLastBase::ChannelsLastBase;
+
   void runOnOperation() override {
     SmallVector<plan::ConvolutionOp> convolutions;
     getOperation().walk([&](plan::ConvolutionOp op) {
-      if (wantsChannelsLast(op))
+      if (f32 || wantsChannelsLast(op))
         convolutions.push_back(op);
     });
     if (convolutions.empty())
@@ -81,16 +83,16 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
     int64_t rank = old.getInput().size();
     auto descriptor = plan::ConvolutionAttr::get(
         op.getContext(), old.getInput(), getLastStrides(old.getInput()), old.getWeight(),
-        getLastStrides(old.getWeight()), old.getOutput(), getLastStrides(old.getOutput()),
-        old.getStrides(), old.getLow(), old.getHigh(), old.getDilations(), old.getGroups(),
-        old.getEpilogue(), old.getTf32());
+        f32 ? SmallVector<int64_t>(old.getWeightStrides()) : getLastStrides(old.getWeight()),
+        old.getOutput(), getLastStrides(old.getOutput()), old.getStrides(), old.getLow(),
+        old.getHigh(), old.getDilations(), old.getGroups(), old.getEpilogue(), old.getTf32());
     auto type = getType(op.getOutput());
     auto lastType =
         RankedTensorType::get(reorder(type.getShape(), getLastOrder(rank)), type.getElementType());
     Value residual = op.getResidual() ? moveLast(op.getResidual()) : Value();
-    auto made =
-        plan::ConvolutionOp::create(builder, op.getLoc(), lastType, moveLast(op.getInput()),
-                                    moveWeight(op.getWeight()), op.getBias(), residual, descriptor);
+    auto made = plan::ConvolutionOp::create(builder, op.getLoc(), lastType, moveLast(op.getInput()),
+                                            f32 ? op.getWeight() : moveWeight(op.getWeight()),
+                                            op.getBias(), residual, descriptor);
     Value result = transposeTo(builder, made.getOutput(), getFirstOrder(rank));
     op.getOutput().replaceAllUsesWith(result);
     op.erase();
@@ -173,10 +175,12 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
     return known;
   }
 
-  /// Moves a transpose that puts channels first below an elementwise operation, to meet one that
-  /// puts them last.
+  /// Moves a transpose that puts channels first below an operation, to meet one that puts them
+  /// last.
   void sinkTransposes(Operation *op) {
     // Communication returns a future, not a tensor.
+    if (auto reduce = dyn_cast<loom::ReduceOp>(op))
+      return sinkBelow(reduce);
     auto result = op->getNumResults() == 1 ? dyn_cast<RankedTensorType>(op->getResult(0).getType())
                                            : RankedTensorType();
     if (!result || result.getRank() < 3)
@@ -189,6 +193,8 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
         op->getResult(0).replaceAllUsesWith(source);
       return;
     }
+    if (auto pad = dyn_cast<loom::PadOp>(op))
+      return sinkBelow(pad);
     auto isMoved = [&](Value value) { return matchTranspose(value, first) != nullptr; };
     auto isFree = [&](Value value) {
       auto constant = value.getDefiningOp<loom::ConstantOp>();
@@ -207,6 +213,59 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
     copy->getResult(0).setType(
         RankedTensorType::get(reorder(type.getShape(), last), type.getElementType()));
     op->getResult(0).replaceAllUsesWith(transposeTo(builder, copy->getResult(0), first));
+  }
+
+  void sinkBelow(loom::PadOp op) {
+    int64_t rank = op.getLow().size();
+    SmallVector<int64_t> last = getLastOrder(rank);
+    Value source = matchTranspose(op.getInput(), getFirstOrder(rank));
+    if (!source)
+      return;
+    OpBuilder builder(op);
+    RankedTensorType type = getType(op.getOutput());
+    Value made = loom::PadOp::create(
+        builder, op.getLoc(),
+        RankedTensorType::get(reorder(type.getShape(), last), type.getElementType()), source,
+        op.getValue(), reorder(op.getLow(), last), reorder(op.getHigh(), last),
+        reorder(op.getInterior(), last));
+    op.getOutput().replaceAllUsesWith(transposeTo(builder, made, getFirstOrder(rank)));
+  }
+
+  /// Reductions of each channel's windows, or of all that it has.
+  void sinkBelow(loom::ReduceOp op) {
+    auto window = op.getInput().getDefiningOp<loom::WindowOp>();
+    Value input = window ? window.getInput() : op.getInput();
+    int64_t rank = getType(input).getRank();
+    if (rank < 3)
+      return;
+    auto spatial = llvm::to_vector(llvm::seq<int64_t>(2, rank));
+    if ((window ? window.getDims() != ArrayRef<int64_t>(spatial) ||
+                      op.getDims() !=
+                          ArrayRef<int64_t>(llvm::to_vector(llvm::seq<int64_t>(rank, 2 * rank - 2)))
+                : op.getDims() != ArrayRef<int64_t>(spatial)))
+      return;
+    Value source = matchTranspose(input, getFirstOrder(rank));
+    if (!source)
+      return;
+    OpBuilder builder(op);
+    auto dims = llvm::to_vector(llvm::seq<int64_t>(1, rank - 1));
+    if (!window) {
+      op.replaceAllUsesWith(
+          loom::ReduceOp::create(builder, op.getLoc(), op.getType(), source, op.getKind(), dims)
+              .getOutput());
+      return;
+    }
+    SmallVector<int64_t> last = getLastOrder(rank);
+    RankedTensorType type = getType(op.getOutput());
+    auto shape = reorder(type.getShape(), last), walked = shape;
+    llvm::append_range(walked, window.getSizes());
+    Value windows = loom::WindowOp::create(
+        builder, window.getLoc(), RankedTensorType::get(walked, type.getElementType()), source,
+        dims, window.getSizes(), window.getStrides(), window.getDilations());
+    Value made = loom::ReduceOp::create(builder, op.getLoc(),
+                                        RankedTensorType::get(shape, type.getElementType()),
+                                        windows, op.getKind(), op.getDims());
+    op.getOutput().replaceAllUsesWith(transposeTo(builder, made, getFirstOrder(rank)));
   }
 
   /// An operand with the channels last, at no cost.

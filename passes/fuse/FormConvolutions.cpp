@@ -62,7 +62,8 @@ bool liesInMemory(Value value) {
          (!isa<loom::BroadcastOp, loom::ConstantOp>(op) && !value.hasOneUse());
 }
 
-Call match(loom::ConvolutionOp convolution) {
+/// With `epilogues`, the library adds residuals and does relu.
+Call match(loom::ConvolutionOp convolution, bool epilogues) {
   Call call;
   call.convolution = convolution;
   call.result = convolution.getOutput();
@@ -77,13 +78,13 @@ Call match(loom::ConvolutionOp convolution) {
       Value channels = matchChannels(other);
       if (channels && !call.bias && !call.residual)
         call.bias = channels;
-      else if (!channels && !call.residual && liesInMemory(other))
+      else if (epilogues && !channels && !call.residual && liesInMemory(other))
         call.residual = other;
       else
         break;
       take(add);
     } else if (auto [peak, zero] = matchOnlyUser<loom::MaximumOp>(call.result);
-               peak && getFloatSplat(zero) == 0.0) {
+               epilogues && peak && getFloatSplat(zero) == 0.0) {
       call.relu = true;
       take(peak);
     } else {
@@ -97,11 +98,13 @@ Call match(loom::ConvolutionOp convolution) {
 }
 
 struct FormConvolutions : impl::FormConvolutionsBase<FormConvolutions> {
+  using FormConvolutionsBase::FormConvolutionsBase;
+
   void runOnOperation() override {
     SmallVector<loom::ConvolutionOp> convolutions;
     getOperation().walk([&](loom::ConvolutionOp op) { convolutions.push_back(op); });
     for (loom::ConvolutionOp op : convolutions)
-      convert(match(op));
+      convert(match(op, epilogues));
   }
 
   static void convert(Call call) {

@@ -19,6 +19,10 @@ struct FuseOptions {
   bool activationEpilogues = false;
   /// It adds residuals, too.
   bool residualEpilogues = false;
+  /// Its library of convolutions adds residuals and does relu.
+  bool convolutionEpilogues = true;
+  /// It is faster with the channels last also in f32, and orders weights itself.
+  bool channelsLast = false;
   /// The target has kernels for products of few rows.
   bool rowProducts = false;
 };

@@ -14,8 +14,8 @@ void gridloom::addFusePasses(mlir::OpPassManager &pm, const FuseOptions &options
     // The layers' masks are prepared once.
     pm.addPass(mlir::createCSEPass());
   }
-  pm.addPass(createFormConvolutions());
-  pm.addPass(createChannelsLast());
+  pm.addPass(createFormConvolutions({options.convolutionEpilogues}));
+  pm.addPass(createChannelsLast({options.channelsLast}));
   pm.addPass(createExpandContractions());
   pm.addPass(createFormMatmuls(
       {options.activationEpilogues, options.residualEpilogues, options.rowProducts}));

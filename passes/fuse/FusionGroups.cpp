@@ -534,6 +534,10 @@ void GroupFormer::visit(Operation *op) {
     kind = FusionKind::Opaque;
   if (kind == FusionKind::Generator)
     return visitGenerator(op);
+  // A sum over parts of a batch takes the place of what it adds; in the kernel that reads it, all
+  // parts would have to wait for it in memory.
+  if (op->hasAttr(loom::kAccumulates))
+    return startGroup(op, kind);
   if (isMove(op))
     return visitMove(op, kind);
   bool isFree = isTraining ? isFreeInTraining(op) : isFreeToRepeat(op);

@@ -34,7 +34,8 @@ def FormConvolutions : Pass<"plan-form-convolutions", "::mlir::ModuleOp"> {
   let description = [{
     A bias per channel, the sum with a tensor that lies in memory anyway (a residual connection) and a
     relu join the call where nothing else reads what lies between; cuDNN has the latter two with a bias
-    only. A sum that goes on into a kernel stays with that kernel, which adds it for nothing.
+    only. A sum that goes on into a kernel stays with that kernel, which adds it for nothing. Without
+    `epilogues`, as for oneDNN, whose relu makes NaN zero, only a bias joins.
 
     Input:
 
@@ -54,15 +55,17 @@ def FormConvolutions : Pass<"plan-form-convolutions", "::mlir::ModuleOp"> {
         bias = true relu = true> : (tensor<1x4x8xf32>, tensor<4x4x3xf32>, tensor<4xf32>) -> tensor<1x4x8xf32>
     ```
   }];
+  let options = [Option<"epilogues", "epilogues", "bool", "true", "let calls add residuals and do relu">];
 }
 
 def ChannelsLast : Pass<"plan-channels-last", "::mlir::ModuleOp"> {
-  let summary = "Gives convolutions on tensor cores a channels-last layout";
+  let summary = "Gives convolutions on tensor cores and CPUs a channels-last layout";
   let dependentDialects = ["::gridloom::plan::PlanDialect"];
   let description = [{
     Convolutions of f16, bf16 and TF32 read and write [N, spatial..., C]; their weights are transposed by the
-    prologue. Transposes between two convolutions cancel, also across elementwise operations; what is
-    left stands before the first and after the last.
+    prologue. With `f32` so do all others, whose weights oneDNN packs. Transposes between two convolutions
+    cancel, also across elementwise operations, padding and reductions of windows or of all spatial
+    dimensions; what is left stands before the first and after the last.
 
     Input:
 
@@ -82,6 +85,7 @@ def ChannelsLast : Pass<"plan-channels-last", "::mlir::ModuleOp"> {
     %y = loom.transpose %1 [0, 2, 1] : (tensor<1x8x4xf16>) -> tensor<1x4x8xf16>
     ```
   }];
+  let options = [Option<"f32", "f32", "bool", "false", "also convolutions of f32">];
 }
 
 def FormAttention : Pass<"plan-form-attention", "::mlir::ModuleOp"> {

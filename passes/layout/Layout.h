@@ -19,6 +19,9 @@ struct LayoutOptions {
   int64_t padElements = 16;
   /// The target has a library of convolutions: they stay whole.
   bool convolutionLibrary = false;
+  /// It has one of f32 convolutions, which are no gradients: these stay whole, but in training
+  /// steps.
+  bool forwardConvolutions = false;
   /// Products of one left operand and several weights become one.
   bool mergeMatmuls = false;
 };

@@ -11,6 +11,7 @@ void gridloom::addLayoutPasses(mlir::OpPassManager &pm, const LayoutOptions &opt
   assign.padElements = options.padElements;
   DecomposeConvolutionsOptions decompose;
   decompose.keepLibrary = options.convolutionLibrary;
+  decompose.keepForward = options.forwardConvolutions;
   // First: what a convolution becomes reads weights, and its products can be merged.
   pm.addPass(createDecomposeConvolutions(decompose));
   // A merged weight is a new one, so this comes before weights get their layouts; after

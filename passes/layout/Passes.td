@@ -10,9 +10,13 @@ def DecomposeConvolutions : Pass<"loom-decompose-convolutions", "::mlir::ModuleO
     A convolution becomes a padded input, its windows as the columns of a matrix, and a multiplication
     by the weights; one with a filter per channel the products and sums of its windows, which need no
     memory. A window of one element has no columns: the input is the matrix. `loom.reduce_window`
-    becomes a padded input and a reduction of its windows. With `keep-library`, convolutions that
-    cuDNN has stay as they are: of f32, f16 or bf16 over one to three dimensions, without zeros
-    between the input's elements, and not in the prologue, which has kernels only.
+    becomes a padded input and a reduction of its windows. Where there are zeros between the input's
+    elements, as in transposed convolutions and the gradients of strided ones, s of them for each element,
+    every s-th position of the result is computed by a convolution with every s-th element of the window.
+    With `keep-library`, convolutions that cuDNN has stay as they are: of f32, f16 or bf16 over one to
+    three dimensions, and not in the prologue, which has kernels only. With `keep-forward` it is those that
+    oneDNN has: of f32, with a window no larger than the result, and not in training steps, whose gradients
+    are products of the same columns.
 
     Input:
 
@@ -32,7 +36,9 @@ def DecomposeConvolutions : Pass<"loom-decompose-convolutions", "::mlir::ModuleO
     ```
   }];
   let options = [Option<"keepLibrary", "keep-library", "bool", "false",
-                        "leave convolutions that cuDNN has">];
+                        "leave convolutions that cuDNN has">,
+                 Option<"keepForward", "keep-forward", "bool", "false",
+                        "leave convolutions that oneDNN has, but for those of training steps">];
 }
 
 def MergeMatmuls : Pass<"loom-merge-matmuls", "::mlir::ModuleOp"> {

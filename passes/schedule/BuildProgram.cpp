@@ -91,7 +91,7 @@ private:
   Value getBuffer(Value value);
   Value declare(Location loc, Type type, plan::Space space, StringRef name = {}, int64_t slots = 1);
   Value declareState(Value value, StringAttr name, dist::ShardingAttr sharding);
-  Value declareConstant(loom::ConstantOp op);
+  Value declareConstant(Location loc, ElementsAttr value);
   Value declareWeight(loom::GetWeightOp op);
   Value declareAlias(Location loc, Type type, Value source, int64_t offset = 0);
   Value declareResult(Value value);
@@ -276,11 +276,11 @@ void ProgramBuilder::updateInPlace(const StateUpdate &update) {
     updates.try_emplace(update.next, update.state);
 }
 
-Value ProgramBuilder::declareConstant(loom::ConstantOp op) {
-  Value &buffer = shared[{op.getValue(), Attribute()}];
+Value ProgramBuilder::declareConstant(Location loc, ElementsAttr value) {
+  Value &buffer = shared[{value, Attribute()}];
   if (!buffer) {
-    buffer = declare(op.getLoc(), op.getType(), plan::Space::Constant);
-    buffer.getDefiningOp<plan::BufferOp>().setValueAttr(op.getValue());
+    buffer = declare(loc, value.getType(), plan::Space::Constant);
+    buffer.getDefiningOp<plan::BufferOp>().setValueAttr(value);
   }
   return buffer;
 }
@@ -319,7 +319,9 @@ Value ProgramBuilder::getBuffer(Value value) {
   Value buffer =
       llvm::TypeSwitch<Operation *, Value>(op)
           .Case([&](loom::GetWeightOp weight) { return declareWeight(weight); })
-          .Case([&](loom::ConstantOp constant) { return declareConstant(constant); })
+          .Case([&](loom::ConstantOp constant) {
+            return declareConstant(constant.getLoc(), constant.getValue());
+          })
           .Case([&](loom::ReshapeOp reshape) {
             return declareAlias(reshape.getLoc(), reshape.getType(), getBuffer(reshape.getInput()));
           })
@@ -409,6 +411,7 @@ Value ProgramBuilder::getPlace(dist::AllReduceOp op, unsigned index) {
 }
 
 /// What is not computed where it is sent from is copied there; the sums come to the same places.
+/// Gaps are filled each time: between two messages their memory is others'.
 Value ProgramBuilder::fillMessage(dist::AllReduceOp op) {
   Value message = getMessage(op);
   for (auto [i, input, result] : llvm::enumerate(op.getInputs(), op.getOutputs())) {
@@ -416,6 +419,13 @@ Value ProgramBuilder::fillMessage(dist::AllReduceOp op) {
     if (Value buffer = getBuffer(input); getRootBuffer(buffer) != message)
       addCopy(input.getLoc(), buffer, place);
     buffers[result] = place;
+  }
+  Message layout = layOutMessage(op);
+  for (auto [offset, size] : layout.gaps) {
+    auto type = RankedTensorType::get({size}, layout.type.getElementType());
+    auto zeros = DenseElementsAttr::get(type, steps.getZeroAttr(type.getElementType()));
+    addCopy(op.getLoc(), declareConstant(op.getLoc(), zeros),
+            declareAlias(op.getLoc(), type, message, offset));
   }
   return message;
 }

@@ -5,12 +5,15 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/ListSchedule.h"
 
+#include "dialects/dist/Gathered.h"
 #include "dialects/loom/Control.h"
+#include "dialects/loom/Parts.h"
 #include "dialects/loom/Training.h"
 #include "dialects/loom/Work.h"
 #include "dialects/plan/Work.h"
 #include "passes/schedule/BuildProgram.h"
 #include "passes/schedule/Deferral.h"
+#include "passes/schedule/GatherWindow.h"
 #include "passes/schedule/ListRun.h"
 #include "passes/schedule/LiveMemory.h"
 #include "passes/schedule/StateUpdates.h"
@@ -26,15 +29,21 @@ using Kind = ScheduleNode::Kind;
 class ListScheduler {
 public:
   ListScheduler(Block &block, const dist::Mesh &mesh, bool overlap)
-      : block(block), mesh(mesh), overlap(overlap), isOfStep(isStageOfStep()) {}
+      : block(block), mesh(mesh), overlap(overlap), isOfStep(isStageOfStep()),
+        isInOrder(isOfStep || has(loom::kParts) || has(dist::kGatherWindow)) {}
   DeferredStarts run();
 
 private:
   void build(bool keepsOrder);
   bool isStageOfStep() const;
+  bool has(StringRef attribute) const {
+    auto function = dyn_cast<func::FuncOp>(block.getParentOp());
+    return function && function->hasAttr(attribute);
+  }
   void addEdge(unsigned from, unsigned to);
   void orderTransfers();
   void orderStateReaders();
+  void orderGathers();
   bool reaches(unsigned from, unsigned to) const;
   double estimate(Operation *op) const;
   Kind getKind(Operation *op) const;
@@ -45,9 +54,11 @@ private:
   Block &block;
   const dist::Mesh &mesh;
   bool overlap, isOfStep;
+  bool isInOrder;                  ///< compute follows the program
   std::vector<ScheduleNode> nodes; // in program order
   llvm::DenseMap<Operation *, unsigned> indices;
   llvm::DenseSet<std::pair<unsigned, unsigned>> edges;
+  DeferredStarts waiting;                ///< gathers that wait for room
   mutable SymbolTableCollection symbols; ///< looked up in all of the module once
 };
 
@@ -164,8 +175,18 @@ void ListScheduler::orderStateReaders() {
   }
 }
 
+/// Gathered parameters wait for room in their window.
+void ListScheduler::orderGathers() {
+  waiting.clear();
+  for (auto [before, start] : findGatherWaits(block)) {
+    addEdge(indices.lookup(before), indices.lookup(start));
+    waiting.insert(start);
+  }
+}
+
 /// Where the order is kept, compute follows the program, in which forward and backward work of a
-/// training step take turns: no estimate of one stage tells when another one sends.
+/// training step take turns: no estimate of one stage tells when another one sends, and the
+/// activations of one part of a batch end before those of the next begin.
 void ListScheduler::build(bool keepsOrder) {
   nodes.clear();
   indices.clear();
@@ -199,6 +220,7 @@ void ListScheduler::build(bool keepsOrder) {
       }
   }
   orderStateReaders();
+  orderGathers();
   // Edges between transfers follow channels, which may go against program order.
   measurePaths(nodes);
 }
@@ -239,9 +261,10 @@ DeferredStarts ListScheduler::defer(ListOrder &order) const {
 }
 
 DeferredStarts ListScheduler::run() {
-  build(/*keepsOrder=*/isOfStep);
+  sinkGathers(block);
+  build(/*keepsOrder=*/isInOrder);
   ListOrder chosen = runList(nodes);
-  if (isOfStep && chosen.order.size() < nodes.size()) {
+  if (isInOrder && chosen.order.size() < nodes.size()) {
     build(/*keepsOrder=*/false);
     chosen = runList(nodes);
   }
@@ -250,6 +273,7 @@ DeferredStarts ListScheduler::run() {
   if (chosen.order.size() < nodes.size())
     return {};
   DeferredStarts deferred = defer(chosen);
+  deferred.insert(waiting.begin(), waiting.end());
   saveMemory(chosen);
   for (unsigned index : chosen.order)
     nodes[index].op->moveBefore(block.getTerminator());

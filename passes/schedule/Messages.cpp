@@ -7,6 +7,8 @@
 
 #include "dialects/loom/Loom.h"
 
+#include "llvm/Support/MathExtras.h"
+
 using namespace mlir;
 
 namespace gridloom {
@@ -20,22 +22,24 @@ static bool fillsLines(Value value) {
 
 bool isMessage(Operation *op) {
   auto reduce = dyn_cast<dist::AllReduceOp>(op);
-  return reduce && reduce.getInputs().size() > 1 &&
-         llvm::count_if(reduce.getInputs(), [](Value input) { return !fillsLines(input); }) <= 1;
+  return reduce && reduce.getInputs().size() > 1;
 }
 
 Message layOutMessage(dist::AllReduceOp op) {
   Message message;
   message.offsets.resize(op.getInputs().size());
+  auto element = cast<RankedTensorType>(op.getInputs()[0].getType()).getElementType();
+  int64_t size = loom::getByteSize(RankedTensorType::get({1}, element));
   int64_t end = 0; // in elements
-  // The one that fills no whole lines comes last.
+  // Those that fill no whole lines come last: nothing is behind the last one.
   for (bool fills : {true, false})
     for (auto [input, offset] : llvm::zip_equal(op.getInputs(), message.offsets))
       if (fillsLines(input) == fills) {
-        offset = end;
-        end += cast<RankedTensorType>(input.getType()).getNumElements();
+        offset = llvm::alignTo(end * size, kLine) / size;
+        if (offset > end)
+          message.gaps.push_back({end, offset - end});
+        end = offset + cast<RankedTensorType>(input.getType()).getNumElements();
       }
-  auto element = cast<RankedTensorType>(op.getInputs()[0].getType()).getElementType();
   message.type = RankedTensorType::get({end}, element);
   return message;
 }

@@ -15,11 +15,11 @@ namespace gridloom {
 struct Message {
   mlir::RankedTensorType type;        ///< [elements]
   llvm::SmallVector<int64_t> offsets; ///< of each value, in elements; each begins a cache line
+  /// Begin and size of what lies between values, in elements, which is sent along: zeros.
+  llvm::SmallVector<std::pair<int64_t, int64_t>> gaps;
 };
 
-/// Whether the operation is an all_reduce of several values that are one message: all but
-/// one fill whole lines, so that nothing between them is sent that no one has written. Others are
-/// sent one by one, in one group.
+/// Whether the operation is an all_reduce of several values, which are one message.
 bool isMessage(mlir::Operation *op);
 
 Message layOutMessage(dist::AllReduceOp op);

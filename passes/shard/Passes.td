@@ -106,8 +106,8 @@ def SplitStates : Pass<"dist-split-states", "::mlir::ModuleOp"> {
     ZeRO (Rajbhandari et al. 2020, section 5): each device of `axes` keeps, and updates, its part of the optimizer's states; with
     `level=3` of the parameters, too, which are then gathered where they are used. Other parameters stay as the strategy has them.
     With `level=2` and 3 the sums of gradients over the parts of a batch (`loom.accumulates`) lie as the optimizer's states do: each
-    part's gradients are reduce-scattered before they are added. With level 1 that is left to propagation. Where the batch has one
-    part, level 2 is level 1.
+    part's gradients are reduce-scattered before they are added. With level 1 they lie as the parameters: each device adds up what it
+    has of all parts, and the sum is reduce-scattered once. Where the batch has one part, level 2 is level 1.
 
     ```mlir
     // axes=data level=1

@@ -139,8 +139,8 @@ static SplitChoice makeChoice(Operation *op, const ShardingRule &rule, const OpS
   }
   choice.seconds = getInnerSeconds(op, rule, splits.factors, local, mesh);
   if (isa<loom::CostInterface>(op))
-    choice.seconds += cluster::getComputeSeconds(
-        mesh.getMachine(), loom::getShareOfWork(op, getShare(rule, splits.factors, mesh), local));
+    choice.seconds +=
+        loom::getShareSeconds(op, getShare(rule, splits.factors, mesh), local, mesh.getMachine());
   return choice;
 }
 

@@ -11,6 +11,7 @@
 #include "dialects/loom/Uses.h"
 #include "dialects/loom/Work.h"
 #include "passes/shard/SplitGiven.h"
+#include "passes/shard/SplitReshards.h"
 
 #include <numeric>
 
@@ -62,7 +63,8 @@ SplitProblem::SplitProblem(ModuleOp module, ArrayRef<StringAttr> axes, ArrayRef<
     : mesh(mesh), axes(axes), batch(batch), stageAxes(getStageAxes(module)),
       stages(mesh.getSize(stageAxes)),
       microbatches(mesh.getSize(StringAttr::get(mesh.getContext(), MeshOp::kMicroAxis))),
-      mostBytes(mostBytes), boundsTime(boundsTime) {
+      libraries(loom::Libraries::of(mesh.getMachine())), mostBytes(mostBytes),
+      boundsTime(boundsTime) {
   for (auto func : module.getOps<func::FuncOp>())
     if (!loom::isBody(func)) {
       functionNumbers[func] = functions.size();
@@ -138,7 +140,7 @@ void SplitProblem::collectStatePins() {
 }
 
 /// What tells the ways to split an operation from those of another: all but its values.
-static std::string getKey(Operation *op) {
+static std::string getKey(Operation *op, const loom::Libraries &libraries) {
   std::string key;
   llvm::raw_string_ostream os(key);
   os << op->getName();
@@ -147,17 +149,11 @@ static std::string getKey(Operation *op) {
                             attribute.getName().getValue()))
       os << ' ' << attribute.getName() << attribute.getValue().getAsOpaquePointer(); // unique
   for (RankedTensorType type : getTensorTypes(op))
-    os << ' ' << type;
+    os << ' ' << type.getAsOpaquePointer();
   for (Value value : llvm::concat<const Value>(llvm::to_vector_of<Value>(op->getOperands()),
                                                llvm::to_vector_of<Value>(op->getResults())))
     os << ' ' << getWholeInTime(value).getMicroDim();
-  // Values that stay in registers cost nothing to read.
-  for (Value operand : op->getOperands())
-    os << (operand.hasOneUse() && operand.getDefiningOp() ? 'o' : 'm')
-       << (operand.getDefiningOp() ? operand.getDefiningOp()->getName().getStringRef() : "");
-  for (Value result : op->getResults())
-    if (result.hasOneUse())
-      os << " to " << (*result.getUsers().begin())->getName();
+  os << ' ' << loom::describePlace(op, libraries);
   return key;
 }
 
@@ -169,7 +165,7 @@ bool SplitProblem::mayPassSums(Operation *op) const {
 
 const SplitProblem::Choices &SplitProblem::getChoices(Operation *op) {
   bool passes = mayPassSums(op);
-  auto [entry, isNew] = known.try_emplace((passes ? "+" : "") + getKey(op));
+  auto [entry, isNew] = known.try_emplace((passes ? "+" : "") + getKey(op, libraries));
   Choices &choices = entry->second;
   if (!isNew)
     return choices;
@@ -369,12 +365,17 @@ void SplitProblem::setUsage(Operation *op, int64_t begin) {
       end = std::max(end, partTimes[getPart(op)].end);
   node.interval = isWeight ? stageTimes[getStage(op)] : solver::Interval{begin, end};
   node.usages.assign(node.costs.size(), 0);
-  for (size_t strategy = 0; strategy < node.usages.size(); ++strategy)
-    for (auto [i, result] : llvm::enumerate(op->getResults()))
-      if (isWeight || (!loom::staysInRegisters(result) && !isReturned(result)))
-        node.usages[strategy] += loom::getByteSize(
-            getLocalType(cast<RankedTensorType>(result.getType()),
-                         Sharding(node.tensors[op->getNumOperands() + i].get(strategy)), mesh));
+  for (auto [i, result] : llvm::enumerate(op->getResults())) {
+    if (!isWeight && (loom::staysInRegisters(result, libraries) || isReturned(result)))
+      continue;
+    auto type = cast<RankedTensorType>(result.getType());
+    const Column &column = node.tensors[op->getNumOperands() + i];
+    auto bytes = llvm::map_to_vector(column.shardings, [&](ShardingAttr sharding) {
+      return loom::getByteSize(getLocalType(type, Sharding(sharding), mesh));
+    });
+    for (auto [usage, sharding] : llvm::zip_equal(node.usages, column.of))
+      usage += bytes[sharding];
+  }
 }
 
 void SplitProblem::addFunction(func::FuncOp func) {
@@ -422,84 +423,6 @@ void SplitProblem::addReceived(Value value) {
   }
 }
 
-/// Whether a partial value can be reduced straight into the parts that `to` has of dimension `dim`.
-static bool scatters(const Sharding &from, const Sharding &to, size_t dim) {
-  const Sharding::Dim &have = from.dims[dim], &want = to.dims[dim];
-  return want.axes.size() > have.axes.size() && isPrefix(have.axes, want.axes) &&
-         (have.axes.empty() || have.granule == want.granule) &&
-         llvm::all_of(ArrayRef(want.axes).drop_front(have.axes.size()),
-                      [&](StringAttr axis) { return llvm::is_contained(from.unreduced, axis); });
-}
-
-/// The time to reduce what `to` does not leave partial; nothing else is done to partial sums.
-static double getPartialSeconds(RankedTensorType type, const Sharding &from, const Sharding &to,
-                                const Mesh &mesh) {
-  AxisList reduced = from.unreduced;
-  for (StringAttr axis : to.unreduced) {
-    auto *found = llvm::find(reduced, axis);
-    if (found == reduced.end() || from.reduction != ReductionKind::Sum || from.dims != to.dims)
-      return std::numeric_limits<double>::infinity();
-    reduced.erase(found);
-  }
-  auto bytes = static_cast<double>(loom::getByteSize(getLocalType(type, from, mesh)));
-  return reduced.empty() ? 0 : mesh.getSeconds(cluster::Collective::AllReduce, bytes, reduced);
-}
-
-/// The time to cut a device's part out of what it has, which is a copy, as is padding a whole
-/// dimension to equal parts. Fusion may spare it, but not before a library call.
-static double getCutSeconds(RankedTensorType type, const Sharding &from, const Sharding &to,
-                            const Mesh &mesh) {
-  auto whole = static_cast<double>(loom::getByteSize(getLocalType(type, from, mesh)));
-  double share = 1, padded = 0;
-  for (auto [size, have, want] : llvm::zip_equal(type.getShape(), from.dims, to.dims)) {
-    if (want.axes.size() <= have.axes.size() || !isPrefix(have.axes, want.axes))
-      continue;
-    int64_t parts = 1;
-    for (StringAttr axis : ArrayRef(want.axes).drop_front(have.axes.size()))
-      parts *= from.usesAxis(axis) ? 1 : mesh.getSize(axis);
-    share /= static_cast<double>(parts);
-    if (parts > 1 && have.axes.empty() && size % (parts * want.granule) != 0)
-      padded = whole;
-  }
-  if (share == 1)
-    return 0;
-  cluster::Work copy;
-  copy.readBytes = copy.writtenBytes = padded + share * whole;
-  double seconds = 0;
-  for (const cluster::DeviceKind &kind : mesh.getMachine().kinds)
-    seconds = std::max(seconds, cluster::getComputeParts(kind, copy).memory);
-  return seconds;
-}
-
-/// A reduction of what is partial, into parts where `to` has such, then the moves of getMoveCost;
-/// most often what the resharder finds, which takes a thousand times as long for all pairs.
-static double getReshardSeconds(RankedTensorType type, const Sharding &from, const Sharding &to,
-                                const Mesh &mesh, bool cuts) {
-  if (!to.unreduced.empty())
-    return getPartialSeconds(type, from, to, mesh);
-  Sharding reduced = from;
-  double seconds = 0;
-  for (size_t dim = 0; dim < to.dims.size() && !reduced.unreduced.empty(); ++dim) {
-    if (!scatters(reduced, to, dim))
-      continue;
-    auto bytes = static_cast<double>(loom::getByteSize(getLocalType(type, reduced, mesh)));
-    ArrayRef<StringAttr> parts =
-        ArrayRef(to.dims[dim].axes).drop_front(reduced.dims[dim].axes.size());
-    seconds += mesh.getSeconds(cluster::Collective::ReduceScatter, bytes, parts);
-    llvm::erase_if(reduced.unreduced,
-                   [&](StringAttr axis) { return llvm::is_contained(parts, axis); });
-    reduced.dims[dim] = to.dims[dim];
-  }
-  if (!reduced.unreduced.empty())
-    seconds +=
-        mesh.getSeconds(cluster::Collective::AllReduce,
-                        static_cast<double>(loom::getByteSize(getLocalType(type, reduced, mesh))),
-                        reduced.unreduced);
-  reduced.unreduced.clear();
-  return seconds + getMoveCost(type, reduced, to, mesh).seconds +
-         (cuts ? getCutSeconds(type, reduced, to, mesh) : 0);
-}
-
 const Sharding &SplitProblem::getValue(ShardingAttr sharding) {
   std::unique_ptr<const Sharding> &value = shardings[sharding];
   if (!value)
@@ -507,24 +430,31 @@ const Sharding &SplitProblem::getValue(ShardingAttr sharding) {
   return *value;
 }
 
-solver::Cost SplitProblem::getReshardCost(RankedTensorType type, ShardingAttr from,
-                                          ShardingAttr to) {
+solver::Cost SplitProblem::getReshardCost(RankedTensorType type, ShardingAttr from, ShardingAttr to,
+                                          bool isInKernel) {
   if (from == to)
     return 0;
-  auto [entry, isNew] = reshards.try_emplace({type, from, to}, 0);
+  auto [entry, isNew] = reshards.try_emplace({type, from, to}, ReshardCosts());
+  ReshardCosts &known = entry->second;
   if (isNew) {
     const Sharding &source = getValue(from), &target = getValue(to);
     // Nothing moves from one micro-batch to another.
-    entry->second = areCutAlikeInTime(source, target)
-                        ? toCost(getReshardSeconds(type, source, target, mesh, !boundsTime))
-                        : solver::infiniteCost;
+    if (!areCutAlikeInTime(source, target))
+      return known.cost = known.apart = solver::infiniteCost;
+    ReshardCost cost = gridloom::getReshardCost(type, source, target, mesh);
+    known.cost = toCost(cost.seconds + (boundsTime ? 0 : cost.copies));
+    double apart = boundsTime ? loom::getLaunchSeconds(mesh.getMachine())
+                              : getApartSeconds(type, source, target, mesh);
+    known.apart =
+        std::min(solver::infiniteCost, known.cost + (cost.seconds > 0 ? toCost(apart) : 0));
   }
-  return entry->second;
+  return isInKernel ? known.apart : known.cost;
 }
 
 const SplitProblem::Table &SplitProblem::getTable(RankedTensorType type, const Column &makes,
-                                                  const Column &needs, bool isDeclared) {
-  std::vector<const void *> key{type.getAsOpaquePointer(), isDeclared ? this : nullptr};
+                                                  const Column &needs, Passage passage) {
+  std::vector<const void *> key{type.getAsOpaquePointer(),
+                                reinterpret_cast<const void *>(static_cast<uintptr_t>(passage))};
   for (ShardingAttr source : makes.shardings)
     key.push_back(source.getAsOpaquePointer());
   key.push_back(nullptr);
@@ -535,9 +465,10 @@ const SplitProblem::Table &SplitProblem::getTable(RankedTensorType type, const C
     return entry->second;
   for (ShardingAttr source : makes.shardings)
     for (ShardingAttr target : needs.shardings)
-      entry->second.push_back(isDeclared && source.getUnreduced() != target.getUnreduced()
-                                  ? solver::infiniteCost
-                                  : getReshardCost(type, source, target));
+      entry->second.push_back(
+          passage == Passage::Declared && source.getUnreduced() != target.getUnreduced()
+              ? solver::infiniteCost
+              : getReshardCost(type, source, target, passage == Passage::InKernel));
   return entry->second;
 }
 
@@ -564,13 +495,17 @@ std::pair<unsigned, size_t> SplitProblem::getSource(Value value, Operation *read
 /// operation, both times. What another stage receives is resharded before it is sent, for each
 /// sharding once.
 void SplitProblem::addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
-                           RankedTensorType type, Operation *payer, Operation *receiver) {
+                           RankedTensorType type, Operation *payer, Operation *receiver,
+                           bool isInKernel) {
   const Column &makes = nodes[from].tensors[fromTensor], &needs = nodes[to].tensors[toTensor];
   size_t rows = makes.of.size(), columns = needs.of.size();
   tableBytes += rows * columns * sizeof(solver::Cost) * (receiver ? 2 : 1);
   if (isTooLarge())
     return;
-  const Table &table = getTable(type, makes, needs, /*isDeclared=*/nodes[from].splits.empty());
+  Passage passage = nodes[from].splits.empty() ? Passage::Declared
+                    : isInKernel               ? Passage::InKernel
+                                               : Passage::Made;
+  const Table &table = getTable(type, makes, needs, passage);
   Table sent;
   if (receiver)
     for (ShardingAttr source : makes.shardings)
@@ -655,7 +590,8 @@ void SplitProblem::connectOperations(func::FuncOp func) {
     for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
       auto [source, tensor] = getSource(operand, &op);
       addEdge(source, tensor, node, i, cast<RankedTensorType>(operand.getType()),
-              getPayer(operand, &op), nodes[source].isReceived ? &op : nullptr);
+              getPayer(operand, &op), nodes[source].isReceived ? &op : nullptr,
+              loom::staysInRegisters(operand, libraries));
     }
     for (Value result : op.getResults())
       connectReceived(result);
@@ -667,6 +603,32 @@ void SplitProblem::connectOperations(func::FuncOp func) {
                                    : getPayer(result, loom::listUses(result).front()->getOwner()));
   }
   connectReturn(func);
+}
+
+void SplitProblem::fillCosts(const Link &link, unsigned first, unsigned second,
+                             std::span<solver::Cost> costs) const {
+  size_t rows = nodes[first].costs.size(), columns = nodes[second].costs.size();
+  const Use &use = link.uses.front();
+  if (link.uses.size() > 1 || !use.transfers.empty()) {
+    for (size_t i = 0; i < rows; ++i)
+      for (size_t j = 0; j < columns; ++j)
+        costs[i * columns + j] =
+            std::min(solver::infiniteCost, getReshards(link, i, j) + 2 * getTransfers(link, i, j));
+    return;
+  }
+  // Most links: a table, whose rows are of the node that makes the tensor.
+  const Column &makes = nodes[use.from].tensors[use.fromTensor];
+  const Column &needs = nodes[use.to].tensors[use.toTensor];
+  const Table &table = *use.reshards;
+  size_t width = needs.shardings.size();
+  bool isSwapped = use.from > use.to;
+  size_t rowStep = isSwapped ? 1 : width, columnStep = isSwapped ? width : 1;
+  const Column &ofRows = isSwapped ? needs : makes, &ofColumns = isSwapped ? makes : needs;
+  for (size_t i = 0; i < rows; ++i) {
+    const solver::Cost *row = table.data() + ofRows.of[i] * rowStep;
+    for (size_t j = 0; j < columns; ++j)
+      costs[i * columns + j] = std::min(solver::infiniteCost, row[ofColumns.of[j] * columnStep]);
+  }
 }
 
 solver::Problem SplitProblem::makeProblem(int64_t memoryBytes) const {
@@ -681,13 +643,16 @@ solver::Problem SplitProblem::makeProblem(int64_t memoryBytes) const {
     problem.usages.addRow(counts ? node.usages : std::vector<int64_t>(node.costs.size()));
   }
   problem.usageLimit = memoryBytes;
+  size_t numCosts = 0;
+  for (const auto &[ends, link] : edges)
+    numCosts += nodes[ends.first].costs.size() * nodes[ends.second].costs.size();
+  problem.edges.reserve(edges.size());
+  problem.edgeCosts.reserve(edges.size(), numCosts);
   for (const auto &[ends, link] : edges) {
     problem.edges.push_back({ends.first, ends.second});
-    for (size_t i = 0, rows = nodes[ends.first].costs.size(); i < rows; ++i)
-      for (size_t j = 0, columns = nodes[ends.second].costs.size(); j < columns; ++j)
-        problem.edgeCosts.append(
-            std::min(solver::infiniteCost, getReshards(link, i, j) + 2 * getTransfers(link, i, j)));
-    problem.edgeCosts.endRow();
+    fillCosts(
+        link, ends.first, ends.second,
+        problem.edgeCosts.addRow(nodes[ends.first].costs.size() * nodes[ends.second].costs.size()));
   }
   return problem;
 }

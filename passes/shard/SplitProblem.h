@@ -20,6 +20,7 @@
 #define GRIDLOOM_PASSES_SHARD_SPLITPROBLEM_H
 
 #include "compiler/solver/Problem.h"
+#include "dialects/loom/Kernels.h"
 #include "passes/shard/SplitChoices.h"
 #include "passes/shard/StageCuts.h"
 
@@ -120,6 +121,16 @@ private:
     std::vector<dist::SplitsAttr> splits;
   };
 
+  /// What lies between two nodes.
+  enum class Passage {
+    Made,
+    InKernel, ///< nothing, if no message does
+    Declared, ///< a value: its readers take it with the sums that it leaves partial
+  };
+  struct ReshardCosts {
+    solver::Cost cost = 0, apart = 0; ///< the latter of what would stay in a kernel otherwise
+  };
+
   bool splitsBatch(dist::ShardingAttr sharding) const;
   solver::Cost getTieBreak(mlir::RankedTensorType type, dist::ShardingAttr sharding) const;
   /// Positions of operations in time: stages one after another, in each the functions.
@@ -148,20 +159,22 @@ private:
   void connectReturn(mlir::func::FuncOp func);
   void addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
                mlir::RankedTensorType type, mlir::Operation *payer,
-               mlir::Operation *receiver = nullptr);
+               mlir::Operation *receiver = nullptr, bool isInKernel = false);
   /// The place in the use's tables where its nodes have these strategies, the lower node first.
   size_t getPlace(const Use &use, size_t first, size_t second) const;
   solver::Cost getReshards(const Link &link, size_t first, size_t second) const;
   solver::Cost getTransfers(const Link &link, size_t first, size_t second) const;
+  /// The costs of both nodes' strategies, row-major.
+  void fillCosts(const Link &link, unsigned first, unsigned second,
+                 std::span<solver::Cost> costs) const;
   /// Every cost of the assignment, with the operation whose time it is.
   void forEachCost(const solver::Assignment &assignment, bool transfers,
                    llvm::function_ref<void(mlir::Operation *, solver::Cost)> visit) const;
   const dist::Sharding &getValue(dist::ShardingAttr sharding);
   solver::Cost getReshardCost(mlir::RankedTensorType type, dist::ShardingAttr from,
-                              dist::ShardingAttr to);
-  /// What a value is declared as, with the sums that it leaves partial, all its readers take.
+                              dist::ShardingAttr to, bool isInKernel = false);
   const Table &getTable(mlir::RankedTensorType type, const Column &makes, const Column &needs,
-                        bool isDeclared);
+                        Passage passage);
   /// Of a device's part, on either side.
   solver::Cost getSendCost(mlir::RankedTensorType type, dist::ShardingAttr sharding) const;
   /// The node and tensor that make the value.
@@ -174,6 +187,7 @@ private:
   llvm::SmallVector<mlir::StringAttr> axes, batch;
   llvm::SmallVector<mlir::StringAttr, 1> stageAxes;
   int64_t stages, microbatches;
+  loom::Libraries libraries;
   uint64_t mostBytes, tableBytes = 0;
   bool boundsTime;
   std::vector<Node> nodes;
@@ -192,7 +206,7 @@ private:
   llvm::SmallVector<mlir::func::FuncOp> functions;
   std::map<std::pair<unsigned, unsigned>, Link> edges;
   llvm::StringMap<Choices> known;
-  llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>, solver::Cost> reshards;
+  llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>, ReshardCosts> reshards;
   llvm::DenseMap<mlir::Attribute, std::unique_ptr<const dist::Sharding>> shardings; ///< as values
   /// By type, whether it is declared, and both lists of shardings.
   std::map<std::vector<const void *>, Table> tables;

@@ -58,6 +58,16 @@ static std::optional<size_t> chooseDim(const Sharding &sharding, ArrayRef<int64_
   return best;
 }
 
+static bool isOpen(const Sharding &sharding) {
+  return llvm::all_of(sharding.dims, [](const Sharding::Dim &dim) { return dim.open; });
+}
+
+static Sharding close(Sharding sharding) {
+  for (Sharding::Dim &dim : sharding.dims)
+    dim.open = false;
+  return sharding;
+}
+
 /// Splits dimensions over the axes that do not split any yet.
 void SplitStatesPass::addAxes(Sharding &sharding, ArrayRef<int64_t> shape, const Mesh &mesh) {
   for (const std::string &name : axes) {
@@ -82,31 +92,32 @@ void SplitStatesPass::split(func::FuncOp func, const Mesh &mesh) {
     ShardingAttr given = getSharding(argument);
     Sharding sharding =
         given ? Sharding(given) : Sharding::replicated(static_cast<int64_t>(shape.size()), true);
-    bool isOpen = llvm::all_of(sharding.dims, [](const Sharding::Dim &dim) { return dim.open; });
-    if ((!isParameter && role != loom::kMoment) || shape.empty() || !isOpen)
+    // In the first stage every device adds up its own gradients, which are then sent once.
+    if (level < 2 && isParameter)
+      sums[getState(func, argument)] = close(sharding);
+    if ((!isParameter && role != loom::kMoment) || shape.empty() || !isOpen(sharding))
       continue;
     // What an optimizer keeps of rows or columns is small.
     StringRef parameter =
         isParameter ? getState(func, argument) : getState(func, argument).rsplit('/').first;
     bool isMoment = !isParameter && parameters.lookup(parameter) == argument.getType();
-    Sharding whole = sharding;
+    Sharding whole = close(sharding);
     addAxes(sharding, shape, mesh);
-    for (Sharding::Dim &dim : sharding.dims)
-      dim.open = false;
-    for (Sharding::Dim &dim : whole.dims)
-      dim.open = false;
-    // Gradients are added up where they are needed: as the memory lies, if there is any.
-    if (isMoment)
+    sharding = close(sharding);
+    // From the second stage on gradients are added up where they are needed: as the memory lies, if
+    // there is any.
+    if (level >= 2 && isMoment)
       sums.insert_or_assign(parameter, sharding);
-    else if (isParameter)
+    else if (level >= 2 && isParameter)
       sums.try_emplace(parameter, sharding);
     bool isSplit = isParameter ? level >= 3 : isMoment;
     setSharding(argument, (isSplit ? sharding : whole).getAttr(mesh), getOrigin());
   }
   for (auto sum : func.getOps<loom::AddOp>()) {
     auto parameter = sum->getAttrOfType<StringAttr>(loom::kAccumulates);
-    auto it = parameter && level >= 2 ? sums.find(parameter.getValue()) : sums.end();
-    if (it != sums.end() && !getSharding(sum.getResult()))
+    auto it = parameter ? sums.find(parameter.getValue()) : sums.end();
+    ShardingAttr given = getSharding(sum.getResult());
+    if (it != sums.end() && (!given || isOpen(Sharding(given))))
       setSharding(sum.getResult(), it->second.getAttr(mesh), getOrigin());
   }
 }

@@ -37,7 +37,9 @@ private:
   SmallVector<func::FuncOp> findFunctions(StringRef entry);
   LogicalResult addEvaluations(const TrainSettings &settings);
   ArrayAttr describeTargets(const TrainSettings &settings);
-  void describeTraining(const TrainSettings &settings);
+  void describeWeights(const TrainSettings &settings, const Trained &trained,
+                       SmallVectorImpl<NamedAttribute> &told);
+  void describeTraining(const TrainSettings &settings, const Trained &trained);
   void markTies(const Trained &trained);
 };
 } // namespace
@@ -204,7 +206,7 @@ void AddTrainStepPass::runOnOperation() {
   if (failed(initializers.apply(trained)))
     return signalPassFailure();
   markTies(trained);
-  describeTraining(*settings);
+  describeTraining(*settings, trained);
 }
 
 /// The inputs that losses and metrics compare with, each with the label that all of them ignore, if
@@ -234,8 +236,35 @@ ArrayAttr AddTrainStepPass::describeTargets(const TrainSettings &settings) {
   return builder.getArrayAttr(list);
 }
 
+/// How much is trained, and the weights that nobody froze and no loss depends on, which whoever
+/// compiles may not expect.
+void AddTrainStepPass::describeWeights(const TrainSettings &settings, const Trained &trained,
+                                       SmallVectorImpl<NamedAttribute> &told) {
+  Builder builder(&getContext());
+  int64_t parameters = 0, elements = 0;
+  SmallVector<StringRef> unreached;
+  llvm::DenseSet<StringAttr> read;
+  getOperation().walk([&](loom::GetWeightOp each) { read.insert(each.getNameAttr().getAttr()); });
+  for (auto weight : getOperation().getOps<loom::WeightOp>()) {
+    auto type = cast<RankedTensorType>(weight.getType());
+    auto found = trained.find(weight.getSymNameAttr());
+    if (found != trained.end() && found->second == loom::kParameter) {
+      ++parameters;
+      elements += type.getNumElements();
+    } else if (found == trained.end() && isa<FloatType>(type.getElementType()) &&
+               type.getRank() > 0 && read.contains(weight.getSymNameAttr()) &&
+               !settings.rules.lookup({weight.getSymName(), type.getRank()}).isFrozen) {
+      unreached.push_back(weight.getSymName());
+    }
+  }
+  told.push_back(builder.getNamedAttr("parameters", builder.getI64IntegerAttr(parameters)));
+  told.push_back(builder.getNamedAttr("elements", builder.getI64IntegerAttr(elements)));
+  if (!unreached.empty())
+    told.push_back(builder.getNamedAttr("unreached", builder.getStrArrayAttr(unreached)));
+}
+
 /// What a plan says of its training.
-void AddTrainStepPass::describeTraining(const TrainSettings &settings) {
+void AddTrainStepPass::describeTraining(const TrainSettings &settings, const Trained &trained) {
   Builder builder(&getContext());
   SmallVector<StringRef> texts(losses.begin(), losses.end());
   SmallVector<NamedAttribute> told{
@@ -251,5 +280,6 @@ void AddTrainStepPass::describeTraining(const TrainSettings &settings) {
   if (settings.lossScale)
     told.push_back(builder.getNamedAttr("least_loss_scale",
                                         builder.getF64FloatAttr(settings.lossScale->getMinimum())));
+  describeWeights(settings, trained, told);
   getOperation()->setAttr(loom::kTraining, builder.getDictionaryAttr(told));
 }

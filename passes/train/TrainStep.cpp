@@ -6,6 +6,7 @@
 #include "passes/train/TrainStep.h"
 
 #include "dialects/loom/FullPrecision.h"
+#include "dialects/loom/Parts.h"
 #include "dialects/loom/Random.h"
 #include "dialects/loom/Training.h"
 #include "passes/differentiate/Gradients.h"
@@ -346,6 +347,8 @@ LogicalResult StepBuilder::run() {
       return failure();
     objective->accumulate(part);
   }
+  if (pieces.getCount() > 1)
+    function->setAttr(loom::kParts, builder.getI64IntegerAttr(pieces.getCount()));
   buildScale(*objective);
   buildStep();
   Results results(function);

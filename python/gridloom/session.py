@@ -62,14 +62,14 @@ class Session:
 
     def __init__(
         self, plan, *, ranks: str, threads: int, weights, trace: bool, deadline: float, graphs: bool = True, transport=None,
-        autotune: bool = False, check_indices: bool = False,
+        autotune: bool = False, check_indices: bool = False, init_seed: int | None = None,
     ):  # fmt: skip
         if ranks not in ("in-process", "environment"):
             raise ValueError(f"ranks {ranks!r} is not one of in-process, environment")
         weights = None if weights is None else os.fspath(weights)
         self._native = native().Session(
             os.fspath(plan), ranks == "environment", threads, weights, trace, int(deadline * 1000), graphs, transport or "",
-            autotune, check_indices,
+            autotune, check_indices, init_seed,
         )  # fmt: skip
         self._plan = os.fspath(plan)
         self._process = os.getpid()
@@ -255,6 +255,7 @@ def load(
     transport: str | None = None,
     autotune: bool = False,
     check_indices: bool = False,
+    init_seed: int | None = None,
 ) -> Session:
     """Loads a plan (a folder, or what `gridloom.compile` returned) and returns a session.
 
@@ -265,8 +266,9 @@ def load(
     plan for GPUs on one GPU, to check it), by default what the plan's target needs. With `autotune` the session
     measures which of cuBLASLt's and cuDNN's algorithms are fastest on this GPU and keeps them in the plan's folder; the
     next session uses them. With `check_indices` a run whose inputs hold indices out of range raises ONNX's error; else such
-    an index takes the nearest one, or zeros where the table is split.
+    an index takes the nearest one, or zeros where the table is split. `init_seed` takes the place of the seed of the weights that a
+    plan draws (`gridloom.compile(..., init=...)`), an integer from 0 to 2**64 - 1; a plan that draws none is refused.
 
     A plan holds native code: loading one is running a program."""
     options = {"weights": weights, "trace": trace, "deadline": deadline, "graphs": graphs, "transport": transport}
-    return Session(plan, ranks=ranks, threads=threads, autotune=autotune, check_indices=check_indices, **options)
+    return Session(plan, ranks=ranks, threads=threads, autotune=autotune, check_indices=check_indices, init_seed=init_seed, **options)

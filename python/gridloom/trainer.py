@@ -35,7 +35,7 @@ class Trainer:
         print(trainer.evaluate({"x": test_images, "labels": test_labels})["loss"])
 
     `plan` is a folder, a `Plan`, or a `Session` of one; `options` are those of `gridloom.load`, with `check_indices` unless it is
-    False: indices out of range raise an error. `lr` is the learning rate, by default the plan's; `schedule` multiplies it: text as
+    False: indices out of range raise an error; `init_seed` draws other first weights in a plan from scratch. `lr` is the learning rate, by default the plan's; `schedule` multiplies it: text as
     `gridloom train --lr-schedule` takes it, or a function of the number of committed steps. `seed` decides the order in which
     `fit` reads arrays. Callbacks are functions called after each step with (trainer, step, results), or objects with such a
     method `on_step`, and `on_evaluate` if they like.

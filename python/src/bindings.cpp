@@ -110,7 +110,8 @@ class Session {
 public:
   Session(const std::string &path, bool fromEnvironment, uint32_t threads,
           const std::optional<std::string> &weights, bool trace, uint32_t deadlineMs, bool graphs,
-          const std::string &transport, bool autotune, bool checkIndices) {
+          const std::string &transport, bool autotune, bool checkIndices,
+          std::optional<uint64_t> initSeed) {
     gridloom_session_options options = {};
     options.size = sizeof(options);
     options.ranks = fromEnvironment ? GRIDLOOM_RANK_FROM_ENVIRONMENT : GRIDLOOM_RANKS_IN_PROCESS;
@@ -121,6 +122,7 @@ public:
     options.no_graphs = !graphs;
     options.autotune = autotune;
     options.check_indices = checkIndices;
+    options.init_seed = initSeed ? &*initSeed : nullptr;
     options.transport = transport.empty() ? nullptr : transport.c_str();
     options.is_interrupted = &isInterrupted;
     gridloom_plan *openedPlan = nullptr;
@@ -329,7 +331,7 @@ NB_MODULE(_native, module) {
       .def("sync", &Events::sync);
   nb::class_<Session>(module, "Session")
       .def(nb::init<const std::string &, bool, uint32_t, const std::optional<std::string> &, bool,
-                    uint32_t, bool, const std::string &, bool, bool>())
+                    uint32_t, bool, const std::string &, bool, bool, std::optional<uint64_t>>())
       .def("bind", &Session::bind)
       .def("run", &Session::run)
       .def("outputs", &Session::outputs)

@@ -94,9 +94,9 @@ static void checkOutput(const MeasureSettings &settings) {
   if (!fs::is_directory(parent, error))
     throw Error(ErrorCode::InvalidArgument,
                 "-o " + output + " cannot be written: there is no folder " + parent.string());
-  if (access(parent.c_str(), W_OK) != 0)
-    throw Error(ErrorCode::InvalidArgument,
-                "-o " + output + " cannot be written: " + strerror(errno));
+  // Only a file that is made tells: folders such as /proc let root write, and take none.
+  if (std::string reason = NewFile(output).write({}); !reason.empty())
+    throw Error(ErrorCode::InvalidArgument, "-o " + output + " cannot be written: " + reason);
 }
 
 /// The last line of a file, without what all errors begin with.

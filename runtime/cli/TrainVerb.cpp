@@ -105,18 +105,9 @@ static TrainingSettings readSettings(const TrainSettings &given) {
   return settings;
 }
 
-/// Whether parameters begin with drawn numbers.
-static bool drawsStates(const Plan &plan) {
-  for (int stage = 0; stage < plan.getNumStages(); ++stage)
-    for (const schema::State &state : plan.getStage(stage).states())
-      if (state.has_draw())
-        return true;
-  return false;
-}
-
 static void prepare(TrainSettings &settings, Prepared &made) {
   made.plan = loadPlan(settings.job);
-  if (settings.initSeed && !drawsStates(*made.plan))
+  if (settings.initSeed && !made.plan->drawsStates())
     throw Error(ErrorCode::InvalidArgument,
                 "--init-seed " + std::to_string(*settings.initSeed) + ": " + settings.job.plan +
                     " begins with the model's weights and draws none; compile it with --init");

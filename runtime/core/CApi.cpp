@@ -423,6 +423,12 @@ gridloom_status gridloom_session_create(const gridloom_plan *plan,
     options.session.graphs = !read.no_graphs;
     options.session.autotune = read.autotune;
     options.session.checkIndices = read.check_indices;
+    if (read.init_seed) {
+      require(plan->plan->drawsStates(),
+              "the plan draws no states, which init_seed is for; compile "
+              "it with --init");
+      options.session.initSeed = *read.init_seed;
+    }
     options.placement.transport = read.transport ? read.transport : "";
     if (read.is_interrupted)
       options.isInterrupted = [ask = read.is_interrupted, data = read.interrupt_data] {

@@ -102,6 +102,14 @@ bool Plan::hasState(const std::string &name) const {
   return false;
 }
 
+bool Plan::drawsStates() const {
+  for (const auto &stage : stages)
+    for (const schema::State &state : stage->states())
+      if (state.has_draw())
+        return true;
+  return false;
+}
+
 std::span<const std::byte> Plan::getKernelCode(const std::string &library) const {
   auto found = kernels.find(library);
   if (found == kernels.end())

@@ -161,6 +161,8 @@ public:
   const WeightInfo *findWeight(const std::string &name) const;
   /// Whether some stage keeps a state of this name from call to call.
   bool hasState(const std::string &name) const;
+  /// Whether some state begins with numbers drawn from a seed.
+  bool drawsStates() const;
   /// Absent for plans that do not train.
   const std::optional<TrainingInfo> &getTraining() const { return training; }
   const std::vector<FoldedInfo> &getFolded() const { return folded; }

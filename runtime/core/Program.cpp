@@ -128,7 +128,7 @@ void Program::prepareLibrary(const schema::Step &step) {
   const schema::Library &call = step.library();
   try {
     if (call.has_convolution())
-      calls[&step] = context.device.createConvolution(toProblem(call.convolution()));
+      prepareConvolution(step);
     else if (call.has_attention())
       calls[&step] = context.device.createAttention(toProblem(call.attention()));
     else
@@ -139,6 +139,12 @@ void Program::prepareLibrary(const schema::Step &step) {
     throw Error(error.getCode(), std::string(error.what()) + " (onnx node " +
                                      context.stage.origins(int(step.origin())) + ")");
   }
+}
+
+void Program::prepareConvolution(const schema::Step &step) {
+  ConvolutionProblem problem = toProblem(step.library().convolution());
+  problem.constantWeight = program.buffers(int(step.library().inputs(1))).space() == schema::WEIGHT;
+  calls[&step] = context.device.createConvolution(problem);
 }
 
 void Program::prepareMatmul(const schema::Step &step) {

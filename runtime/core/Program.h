@@ -70,6 +70,12 @@ public:
     graphs.clear();
     isCaptured = false;
   }
+  /// Weights lie elsewhere from now on, or have other values.
+  void forgetWeights() {
+    dropGraphs(); // they hold addresses
+    for (auto &[step, call] : calls)
+      call->forgetWeights();
+  }
   bool hasGraphs() const { return isCaptured; }
 
   /// From the start of the last run's first step to the end of its last, as the device saw it.
@@ -111,6 +117,7 @@ private:
   void prepareConstants();
   bool prepareBody(const Body &body);
   void prepareLibrary(const schema::Step &step);
+  void prepareConvolution(const schema::Step &step);
   void prepareMatmul(const schema::Step &step);
   void launch(uint32_t kernel, Stream &stream, std::span<void *const> pointers);
   void prepareGroup(const schema::Step &step);

@@ -603,9 +603,8 @@ void Session::Impl::updateWeights(const std::filesystem::path &path) {
     return opened->getFingerprint();
   });
   keepSource(opened);
-  // Graphs hold the old weights' addresses.
   for (std::unique_ptr<LoadedProgram> &loaded : programs)
-    loaded->program->dropGraphs();
+    loaded->program->forgetWeights();
   weights = std::move(updated);
 }
 

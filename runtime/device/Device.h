@@ -131,7 +131,8 @@ struct ConvolutionProblem {
   std::span<const int64_t> strides, low, high, dilations; // by spatial dimension
   int64_t groups = 1;
   Epilogue epilogue = {};
-  bool tf32 = false; // f32 factors may be rounded to TF32
+  bool tf32 = false;           // f32 factors may be rounded to TF32
+  bool constantWeight = false; // the weight's address tells its values
   uint64_t workspaceLimit = 0;
 };
 
@@ -152,6 +153,8 @@ struct AttentionProblem {
 class LibraryPlan {
 public:
   virtual ~LibraryPlan() = default;
+  /// The values at a constant weight's address may be others from now on.
+  virtual void forgetWeights() {}
 };
 
 struct DeviceMemory {

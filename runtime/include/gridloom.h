@@ -177,6 +177,9 @@ typedef struct gridloom_session_options {
   /* not 0: a run whose inputs hold indices out of range fails with GRIDLOOM_INVALID_ARGUMENT; else
      such an index takes the nearest one, or zeros where the table is split */
   uint32_t check_indices;
+  /* the seed of states that the plan draws, for plans that `compile --init` made; NULL: the plan's.
+     Read during the call */
+  const uint64_t *init_seed;
 } gridloom_session_options;
 
 /* Loads weights, kernels and communicators. `options` may be NULL. */

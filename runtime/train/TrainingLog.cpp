@@ -94,9 +94,9 @@ static std::string readEarlier(const fs::path &path, const TrainingSetup &setup)
   while (std::getline(stream, line) && !stream.eof()) { // a line that was cut off has no end
     size_t at = line.find(',', line.find(',') + 1);
     int64_t first = 0;
-    const char *digits = line.data() + std::min(at, line.size() - 1) + 1;
-    auto [end, problem] = std::from_chars(digits, line.data() + line.size(), first);
-    if (at == std::string::npos || problem != std::errc())
+    const char *end = line.data() + line.size();
+    const char *digits = at == std::string::npos ? end : line.data() + at + 1;
+    if (std::from_chars(digits, end, first).ec != std::errc())
       throw refuse(path, "is no log of this run: it has the row '" + line + "'; name another file");
     if (first >= setup.begin.cursor)
       break; // as all that follow

@@ -120,7 +120,7 @@ def test_places_that_cannot_be_written(tools, tmp_path):
     line = refused(tools, "--measure", "-o", tmp_path / "none" / "c.json")
     assert line.endswith(f"there is no folder {tmp_path / 'none'}")
     line = refused(tools, "--measure", "-o", "/proc/c.json")
-    assert line.startswith("error: -o /proc/c.json cannot be written: ") or "cannot write /proc/c.json" in line
+    assert line.startswith("error: -o /proc/c.json cannot be written: ")
 
 
 def test_what_cannot_be_measured(tools, tmp_path):

@@ -107,6 +107,22 @@ def test_a_model_learns(tools, folder, plans, tmp_path, mesh):
     assert states["w1"].shape == (FEATURES, HIDDEN)
 
 
+def test_the_summary_names_weights_that_no_loss_depends_on(tools, tmp_path):
+    make, value = helper.make_node, helper.make_tensor_value_info
+    nodes = [make("MatMul", ["x", "w"], ["y"]), make("MatMul", ["x", "other"], ["z"]), make("Mul", ["z", "frozen"], ["v"])]
+    arrays = {"w": np.ones((4, 2)), "other": np.ones((4, 2)), "frozen": np.ones(2)}
+    graph = helper.make_graph(
+        nodes, "two", [value("x", TensorProto.FLOAT, ["batch", 4])], [value(n, TensorProto.FLOAT, ["batch", 2]) for n in "yv"],
+        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in arrays.items()],
+    )  # fmt: skip
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "two.onnx")
+    text = tools.compile(
+        tmp_path / "two.onnx", tmp_path / "two.plan", "--train", "--loss", "mse(y, target)", "--optimizer", "sgd(lr=0.5)",
+        "--param", "frozen: frozen", "--dim", "batch=2",
+    ).stdout  # fmt: skip
+    assert "\n  trains          1 weight, 8 elements, by sgd(lr=0.5)\n    not           'other': no loss depends on it\n" in text, text
+
+
 def softmax_step(values: dict[str, np.ndarray], data: dict[str, np.ndarray], rate: float) -> float:
     """One step of gradient descent in f64, by hand; the loss before it."""
     x, labels = data["x"].astype(np.float64), data["labels"]

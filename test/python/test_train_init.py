@@ -95,6 +95,16 @@ def test_values_are_the_same_on_every_mesh(plans):
             assert value.tobytes() == one[name].tobytes(), (mesh, name)
 
 
+def test_sessions_draw_from_another_seed(tools, model, plans, tmp_path):
+    """On any mesh what a plan compiled with that seed has."""
+    for mesh in ("", "data=2"):
+        with gridloom.Trainer(plans[mesh].path, init_seed=7) as trainer:
+            np.testing.assert_allclose(trainer.session.get_state("w1"), expected("w1", (10, 14), 7), rtol=1e-6)
+    whole = gridloom.compile(model, tmp_path / "whole.plan", train=True, loss="cross_entropy(y, labels)", dims={"batch": 8}, tools=tools.folder)
+    with pytest.raises(gridloom.Error, match="draws no states, which init_seed is for; compile it with --init"):
+        gridloom.load(whole.path, init_seed=7)
+
+
 @pytest.mark.parametrize("mesh", MESHES)
 def test_checks_begin_with_the_same_values(tools, plans, mesh):
     assert "PASS" in tools.call("check", plans[mesh].path, "--exact").stdout

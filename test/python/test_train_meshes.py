@@ -151,6 +151,11 @@ def test_states_split_on_a_mesh_of_two_axes_are_exact(tools, tmp_path, storage):
         ("mlp", "data=3", 8, {"microbatches": 2, "bucket_size": 0}),
         ("mlp", "data=3", 8, {"microbatches": 4, "zero": 2}),
         ("mlp", "data=2,model=2", 12, {"microbatches": 3, "zero": 3}),
+        ("mlp", "data=2,model=2", 8, {"microbatches": 4, "zero": 1}),
+        ("wide", "data=3", 8, {"microbatches": 4, "zero": 1}),
+        ("mlp", "data=4", 16, {"microbatches": 4, "zero": 1, "bucket_size": 256}),
+        ("wide", "data=4", 16, {"microbatches": 4, "zero": 2}),
+        ("mlp", "data=4", 16, {"microbatches": 4, "zero": 3}),
         ("average", "data=2", 8, {"microbatches": 2, "zero": 1}),
         pytest.param("max", "data=4", 8, {"microbatches": 2, "zero": 3}, marks=pytest.mark.full),
     ],
@@ -177,18 +182,51 @@ def test_gradients_are_reduced_once_a_step(tools, tmp_path):
     assert count_messages(plans[1], "train_step") == count_messages(plans[4], "train_step") == {"all_reduce": 1}
 
 
+def compile_wide(tools, folder, mesh: str, batch: int, **options):
+    """An MLP of which every dimension that is split divides by four, and its bytes of weights."""
+    model = Mlp(lambda *shape: draw_powers(1)(*shape).astype(np.float32), hidden=512, classes=16)
+    # Batches large enough that gradients are less to send than what they are computed from.
+    options = {"train": True, "loss": "mse(y, t)", "optimizer": "adam", "dims": {"batch": batch}, "mesh": mesh, "tools": tools.folder, **options}
+    plan = gridloom.compile(model.save(folder / "m.onnx"), folder / "m.plan", **options)
+    return plan, sum(array.nbytes for array in model.weights.values())
+
+
+def measure_sent(plan, devices: int) -> dict[str, int]:
+    """Bytes that each device of a ring sends in a step, by kind of collective."""
+    shares = {"all_reduce": 2 * (devices - 1) / devices, "reduce_scatter": (devices - 1) / devices, "all_gather": devices - 1}
+    sent = dict.fromkeys(shares, 0)
+    for each in plan.report["collectives"]:
+        if each["entry"] == "train_step":
+            sent[each["kind"]] += each["bytes"] * each["times"] * shares[each["kind"]]
+    return sent
+
+
 @pytest.mark.parametrize("parts", [1, 4])
 @pytest.mark.parametrize("level", [1, 2, 3])
-def test_sums_of_parts_are_split_as_the_states(tools, tmp_path, level, parts):
-    """Each part's gradients are scattered before they are added. At the first level that is what shardings propagate to."""
-    path = Mlp(lambda *shape: draw_powers(1)(*shape).astype(np.float32), hidden=512, classes=16).save(tmp_path / "m.onnx")
-    # Batches large enough that gradients are less to send than what they are computed from.
-    options = {"train": True, "loss": "mse(y, t)", "dims": {"batch": 512}, "mesh": "data=2", "tools": tools.folder}
-    plan = gridloom.compile(path, tmp_path / "m.plan", optimizer="adam", zero=level, microbatches=parts, **options)
-    assert count_messages(plan, "train_step") == {"reduce_scatter": 4 * parts, "all_gather": 4, "all_reduce": 1}
+@pytest.mark.parametrize("mesh", ["data=2", pytest.param("data=4", marks=pytest.mark.full)])
+def test_sums_of_parts_are_split_as_the_states(tools, tmp_path, mesh, level, parts):
+    """From the second stage on each part's gradients are scattered before they are added; in the first they are added where they are,
+    and scattered once."""
+    plan, size = compile_wide(tools, tmp_path, mesh, 1024, zero=level, microbatches=parts, bucket_size=0)
+    rounds, devices = 1 if level == 1 else parts, int(mesh[-1])
+    assert count_messages(plan, "train_step") == {"reduce_scatter": 4 * rounds, "all_gather": 4, "all_reduce": 2}
     lines = [line for line in (plan.path / "ir" / "03-shard.mlir").read_text().splitlines() if "loom.accumulates" in line]
     assert len(lines) == 4 * (parts - 1)
-    assert all(f'"data" = "--zero {level}"' in line and re.search(r'dist\.shardings = .*\{"data"\}', line) for line in lines)
+    lies = 'unreduced = {"data"}>' if level == 1 else '"data" = "--zero'
+    assert all(f"--zero {level}" in line and lies in line for line in lines)
+    sent = measure_sent(plan, devices)
+    assert sent["reduce_scatter"] == rounds * size * (devices - 1) / devices
+    assert sent["all_gather"] == size * (devices - 1) / devices
+
+
+def test_parts_of_a_batch_come_one_after_another(tools, tmp_path):
+    """Of four parts each keeps for its backward work a quarter of what the batch does; sums of gradients come on top."""
+    arenas = {}
+    for parts in (1, 4):
+        plan, size = compile_wide(tools, tmp_path, "data=2", 2048, microbatches=parts)  # 2 KiB a row and activation
+        step = re.search(r"plan\.program @train_step.*?\n  \}(.*)", (plan.path / "ir" / "09-allocate.mlir").read_text(), re.S)[1]
+        arenas[parts] = int(re.search(r"arena_bytes = (\d+)", step)[1])
+    assert arenas[4] < arenas[1] / 4 + 4 * size
 
 
 def test_zero_scatters_and_gathers(tools, tmp_path):
@@ -201,7 +239,7 @@ def test_zero_scatters_and_gathers(tools, tmp_path):
         plan = gridloom.compile(path, tmp_path / f"{level}.plan", optimizer="adam(lr=1e-3)", zero=level or None, **options)
         counts = count_messages(plan, "train_step")
         if level:
-            assert (counts["reduce_scatter"], counts["all_gather"]) == (4, 4)
+            assert (counts["reduce_scatter"], counts["all_gather"]) == (1, 4 if level == 3 else 1)
         states[level] = plan.report["memory"]["states_bytes"]
     assert states[1] / states[0] == pytest.approx(2 / 3, rel=0.02)
     assert states[3] / states[0] == pytest.approx(1 / 2, rel=0.02)
@@ -403,7 +441,8 @@ def test_gradients_travel_in_buckets(tools, tmp_path, mesh, microbatches):
         large = [each for each in sizes if each >= size]
         assert len(calls) <= -(-sum(sizes) // size) + 1 + len(large)
         assert all(each in found[size] for each in large)
-        assert sum(sizes) == sum(found[size])
+        # 60 bytes of zeros between what fills no cache line: the loss, which is there first, and the last bias.
+        assert sum(found[size]) == sum(sizes) + (60 if size > 1 else 0)
     assert [len(found[size]) for size in (25 << 20, 4096, 1)] == [1, 3, 5]
 
 
@@ -427,16 +466,34 @@ def test_a_bucket_says_what_it_holds(tools, tmp_path):
     assert memory[None] < memory[0]
 
 
+@pytest.mark.parametrize("parts", [1, 4])
+@pytest.mark.parametrize("level", [1, 2])
+@pytest.mark.parametrize("mesh", [pytest.param("data=2", marks=pytest.mark.full), "data=4"])
+def test_shards_travel_in_buckets(tools, tmp_path, mesh, level, parts):
+    """Reduce_scatters of gradients, from the second stage on those of each part of the batch, and all_gathers of updated weights. The bytes are
+    those of the values."""
+    devices, rounds, found = int(mesh[-1]), 1 if level == 1 else parts, {}
+    for size in (25 << 20, 4096, 1):
+        plan, total = compile_wide(tools, tmp_path, mesh, 2048, zero=level, microbatches=parts, bucket_size=size)
+        messages = count_messages(plan, "train_step")
+        found[size] = messages["reduce_scatter"], messages["all_gather"]
+        sent = measure_sent(plan, devices)
+        assert sent["reduce_scatter"] == rounds * total * (devices - 1) / devices
+        assert sent["all_gather"] == total * (devices - 1) / devices
+    # Two weights are larger than 4096 bytes, the two biases smaller.
+    assert [found[size] for size in found] == [(rounds, 1), (3 * rounds, 3), (4 * rounds, 4)]
+
+
 @pytest.mark.parametrize("stage", [1, 3])
 def test_split_states_reduce_and_gather_each_weight_once(tools, tmp_path, stage):
     """A gradient is reduced to the device that updates the part; the weight is gathered where it is read whole, or after the update."""
     # With padding where the first dimension is odd.
     parts = [-(-len(array) // 2) * array[:1].nbytes for array in Mlp(draw_powers(1)).weights.values()]
-    found = list_collectives(tools, tmp_path, "adamw", "data=2", split_as_zero(Mlp(draw_powers(1)), stage))
+    found = list_collectives(tools, tmp_path, "adamw", "data=2", split_as_zero(Mlp(draw_powers(1)), stage), bucket_size=0)
     sizes = lambda kind: sorted(size for each, size in found if each == kind)  # noqa: E731
     assert sizes("reduce_scatter") == sorted(2 * size for size in parts)
     assert sizes("all_gather") == sorted(parts)
-    assert sizes("all_reduce") == [16]  # the losses and the gradients' norm, in one group
+    assert sizes("all_reduce") == [8, 8]  # the losses, and the gradients' norm
 
 
 def test_weights_are_split_that_are_computed_with_in_16_bits(tools, tmp_path):

@@ -198,7 +198,9 @@ protected:
   }
 
   static std::string number(uint64_t value, size_t bytes) {
-    return {reinterpret_cast<const char *>(&value), bytes};
+    std::string text(bytes, '\0');
+    memcpy(text.data(), &value, std::min(bytes, sizeof value));
+    return text;
   }
 
   std::string makeArchive() const {

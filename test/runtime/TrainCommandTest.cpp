@@ -200,16 +200,19 @@ TEST_F(TrainCommand, TheLastCheckpointOfAKilledRunLoads) {
       "--log", log,        "--checkpoint-dir", checkpoints, "--checkpoint-every",
       "1",     "--resume", "--steps"};
   int64_t last = 0;
+  int startMs = 50;
   for (int time = 0; time < 20; ++time) {
     std::vector<std::string> endless = options;
     endless.push_back("1000000000");
     pid_t child = start(plan, endless);
-    std::this_thread::sleep_for(std::chrono::milliseconds(50 + 17 * time % 61));
+    std::this_thread::sleep_for(std::chrono::milliseconds(startMs + 17 * time % 61));
     kill(child, SIGKILL); // its ranks die with it
     EXPECT_EQ(wait(child), -SIGKILL) << read("err");
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    if (listCheckpoints(checkpoints).empty())
-      continue; // it had not begun
+    if (listCheckpoints(checkpoints).empty()) {
+      startMs = std::min(2 * startMs, 2000); // it had not begun
+      continue;
+    }
     int64_t step = Checkpoint::read(findCheckpoint(checkpoints)).progress.step;
     EXPECT_GE(step, last);
     last = step;

@@ -434,17 +434,15 @@ TEST(FuseProperty, FusedProgramsComputeTheSame) {
   EXPECT_GT(padded, 30);
 }
 
-/// Runs `text` on small whole numbers before and after fusion for a GPU; both must agree bit by
+/// Runs `text` on small whole numbers before and after layout and fusion; both must agree bit by
 /// bit. Counts the calls of type Op after it.
-template <typename Op> int compareOnGpu(const std::string &text, const std::vector<Shape> &shapes) {
+template <typename Op>
+int compare(const std::string &text, const std::vector<Shape> &shapes, const LayoutOptions &layout,
+            const FuseOptions &fuse) {
   Context context;
   auto before = context.parse(text), after = context.parse(text);
   EXPECT_TRUE(before && after) << context.takeError();
   PassManager pm(context.get());
-  LayoutOptions layout;
-  layout.convolutionLibrary = true;
-  FuseOptions fuse;
-  fuse.attentionLibrary = true;
   addLayoutPasses(pm, layout);
   addFusePasses(pm, fuse);
   EXPECT_TRUE(succeeded(pm.run(*after))) << context.takeError();
@@ -471,6 +469,15 @@ template <typename Op> int compareOnGpu(const std::string &text, const std::vect
   return calls;
 }
 
+/// The same for a GPU.
+template <typename Op> int compareOnGpu(const std::string &text, const std::vector<Shape> &shapes) {
+  LayoutOptions layout;
+  layout.convolutionLibrary = true;
+  FuseOptions fuse;
+  fuse.attentionLibrary = true;
+  return compare<Op>(text, shapes, layout, fuse);
+}
+
 /// In NCHW, and with the channels last where TF32 allows tensor cores: bias, residual, groups,
 /// padding on one side, and a weight that the prologue transposes.
 TEST(FuseProperty, LibraryConvolutionsComputeTheSame) {
@@ -495,6 +502,84 @@ TEST(FuseProperty, LibraryConvolutionsComputeTheSame) {
     EXPECT_EQ(
         compareOnGpu<plan::ConvolutionOp>(text, {{2, 4, 5, 6}, {4, 2, 3, 2}, {4}, {4, 4, 1, 1}}), 2)
         << "with" << tf32;
+  }
+}
+
+/// The same for a CPU's library, with the channels last: pools and the mean of all positions, too.
+TEST(FuseProperty, CpuConvolutionsComputeTheSame) {
+  const char *text = R"(
+    func.func @main(%x: tensor<2x3x6x8xf32> {loom.name = "x0"}, %v: tensor<4x3x3x3xf32> {loom.name = "x1"},
+                    %w: tensor<5x4x1x1xf32> {loom.name = "x2"}, %b: tensor<4xf32> {loom.name = "x3"})
+        -> (tensor<2x5xf32> {loom.name = "out"}, tensor<2x4x3x8xf32> {loom.name = "pool"}) attributes {loom.entry = "main", loom.dims = {}} {
+      %bias = loom.broadcast %b dims = [1] : (tensor<4xf32>) -> tensor<2x4x6x8xf32>
+      %zero = loom.constant dense<0.0> : tensor<2x4x6x8xf32>
+      %0 = loom.convolution %x, %v strides = [1, 1] low = [1, 1] high = [1, 1] input_dilations = [1, 1] dilations = [1, 1]
+          groups = 1 : (tensor<2x3x6x8xf32>, tensor<4x3x3x3xf32>) -> tensor<2x4x6x8xf32>
+      %1 = loom.add %0, %bias : tensor<2x4x6x8xf32>
+      %2 = loom.maximum %1, %zero : tensor<2x4x6x8xf32>
+      %3 = loom.reduce_window max %2 dims = [2, 3] sizes = [3, 2] strides = [2, 1] low = [1, 0] high = [0, 1]
+          dilations = [1, 1] : (tensor<2x4x6x8xf32>) -> tensor<2x4x3x8xf32>
+      %4 = loom.convolution %3, %w strides = [1, 1] low = [0, 0] high = [0, 0] input_dilations = [1, 1] dilations = [1, 1]
+          groups = 1 : (tensor<2x4x3x8xf32>, tensor<5x4x1x1xf32>) -> tensor<2x5x3x8xf32>
+      %5 = loom.reduce sum %4 dims = [2, 3] : (tensor<2x5x3x8xf32>) -> tensor<2x5xf32>
+      return %5, %3 : tensor<2x5xf32>, tensor<2x4x3x8xf32>
+    })";
+  LayoutOptions layout;
+  layout.forwardConvolutions = true;
+  FuseOptions fuse;
+  fuse.convolutionEpilogues = false;
+  fuse.channelsLast = true;
+  EXPECT_EQ(compare<plan::ConvolutionOp>(text, {{2, 3, 6, 8}, {4, 3, 3, 3}, {5, 4, 1, 1}, {4}},
+                                         layout, fuse),
+            2);
+}
+
+/// Zeros between elements in one and in two dimensions, more of them than the window has elements,
+/// padding that reaches beyond the input and padding that leaves elements out, groups, and a stride
+/// in the other dimension: each phase is a call.
+TEST(FuseProperty, ConvolutionsOfDilatedInputsComputeTheSame) {
+  struct Case {
+    const char *attributes;
+    Shape input, weight, output;
+    int calls;
+  };
+  const Case cases[] = {
+      {"strides = [1, 1] low = [1, 1] high = [2, 1] input_dilations = [2, 2] dilations = [1, 1] "
+       "groups = 1",
+       {2, 3, 4, 5},
+       {4, 3, 3, 3},
+       {2, 4, 8, 9},
+       4},
+      {"strides = [1, 1] low = [0, 0] high = [1, 2] input_dilations = [2, 3] dilations = [1, 1] "
+       "groups = 1",
+       {1, 2, 3, 3},
+       {3, 2, 1, 1},
+       {1, 3, 6, 9},
+       1},
+      {"strides = [2, 1] low = [1, 4] high = [0, 5] input_dilations = [1, 3] dilations = [2, 1] "
+       "groups = 2",
+       {2, 4, 7, 3},
+       {6, 2, 2, 4},
+       {2, 6, 3, 13},
+       3},
+      {"strides = [1, 1] low = [6, 0] high = [7, 0] input_dilations = [4, 1] dilations = [1, 1] "
+       "groups = 1",
+       {1, 2, 2, 3},
+       {2, 2, 2, 2},
+       {1, 2, 17, 2},
+       2},
+  };
+  for (const Case &each : cases) {
+    std::string text =
+        "func.func @main(%x: " + type(each.input) +
+        " {loom.name = \"x0\"}, %w: " + type(each.weight) + " {loom.name = \"x1\"}) -> (" +
+        type(each.output) +
+        " {loom.name = \"out\"}) attributes {loom.entry = \"main\", loom.dims = {}} {\n" +
+        "%0 = loom.convolution %x, %w " + each.attributes + " : (" + type(each.input) + ", " +
+        type(each.weight) + ") -> " + type(each.output) + "\nreturn %0 : " + type(each.output) +
+        "\n}";
+    EXPECT_EQ(compareOnGpu<plan::ConvolutionOp>(text, {each.input, each.weight}), each.calls)
+        << each.attributes;
   }
 }
 

@@ -83,7 +83,7 @@ private:
     std::vector<Read> reads;
     /// Where it may be kept between those that make and read it; empty where it is not.
     std::vector<dist::ShardingAttr> places;
-    bool isWeight = false;
+    bool isWeight = false, isInKernel = false;
     std::map<std::vector<const void *>, double> known;
   };
 
@@ -118,8 +118,7 @@ private:
             2 * getSeconds(cluster::Collective::AllReduce,
                            static_cast<double>(loom::getByteSize(local.back())) / lengthOf(factor),
                            splits.axes[factor]);
-    return seconds +
-           cluster::getComputeSeconds(mesh.getMachine(), loom::getShareOfWork(op, share, local));
+    return seconds + loom::getShareSeconds(op, share, local, mesh.getMachine());
   }
 
   /// Adds the way that splits the factors so, unless no shardings say that.
@@ -189,6 +188,7 @@ private:
     Value value;
     value.type = mlir::cast<mlir::RankedTensorType>(made.getType());
     mlir::Operation *maker = made.getDefiningOp();
+    value.isInKernel = loom::staysInRegisters(made, loom::Libraries::of(mesh.getMachine()));
     value.isWeight = maker && mlir::isa<loom::GetWeightOp>(maker);
     if (maker && !value.isWeight) {
       value.maker = static_cast<int64_t>(numbers.lookup(maker));
@@ -265,17 +265,25 @@ private:
   }
 
   /// What it takes to have a value otherwise, in picoseconds.
-  double getPrice(mlir::RankedTensorType type, dist::ShardingAttr from, dist::ShardingAttr to) {
+  double getPrice(mlir::RankedTensorType type, dist::ShardingAttr from, dist::ShardingAttr to,
+                  bool isInKernel = false) {
     if (from == to)
       return 0;
-    auto [entry, isNew] = prices.try_emplace({type, from, to}, 0);
-    if (isNew)
-      entry->second = round(getSecondsBetween(type, dist::Sharding(from), dist::Sharding(to)));
-    return entry->second;
+    auto [entry, isNew] = prices.try_emplace({type, from, to}, std::pair(0.0, 0.0));
+    if (isNew) {
+      dist::Sharding source(from), target(to);
+      auto [seconds, copies] = getSecondsBetween(type, source, target);
+      entry->second.first = round(seconds + copies);
+      if (seconds > 0)
+        entry->second.second = round(getApartSeconds(type, source, target));
+    }
+    return entry->second.first + (isInKernel ? entry->second.second : 0);
   }
 
-  double getSecondsBetween(mlir::RankedTensorType type, const dist::Sharding &from,
-                           const dist::Sharding &to) const {
+  /// By messages, and by copies before and after.
+  std::pair<double, double> getSecondsBetween(mlir::RankedTensorType type,
+                                              const dist::Sharding &from,
+                                              const dist::Sharding &to) const {
     using cluster::Collective;
     // Partial sums stay so, over fewer axes perhaps, and nothing makes them of what is none.
     if (!to.unreduced.empty()) {
@@ -286,11 +294,12 @@ private:
       bool isPossible = reduced.size() + to.unreduced.size() == from.unreduced.size() &&
                         from.reduction == dist::ReductionKind::Sum && from.dims == to.dims;
       if (!isPossible)
-        return std::numeric_limits<double>::infinity();
-      return reduced.empty() ? 0 : getSeconds(Collective::AllReduce, bytesOf(type, from), reduced);
+        return {std::numeric_limits<double>::infinity(), 0};
+      return {reduced.empty() ? 0 : getSeconds(Collective::AllReduce, bytesOf(type, from), reduced),
+              0};
     }
     dist::Sharding now = from;
-    double seconds = 0;
+    double seconds = 0, copies = 0;
     for (size_t dim = 0; dim < to.dims.size(); ++dim) {
       const dist::Sharding::Dim &have = now.dims[dim], &want = to.dims[dim];
       if (now.unreduced.empty() || want.axes.size() <= have.axes.size() ||
@@ -303,6 +312,8 @@ private:
               more, [&](mlir::StringAttr axis) { return llvm::is_contained(now.unreduced, axis); }))
         continue;
       seconds += getSeconds(Collective::ReduceScatter, bytesOf(type, now), more);
+      if (countsAll)
+        copies += dist::getOrderSeconds(dist::getLocalType(type, now, mesh), dim, mesh);
       llvm::erase_if(now.unreduced,
                      [&](mlir::StringAttr axis) { return llvm::is_contained(more, axis); });
       now.dims[dim] = want;
@@ -310,7 +321,22 @@ private:
     if (!now.unreduced.empty())
       seconds += getSeconds(Collective::AllReduce, bytesOf(type, now), now.unreduced);
     now.unreduced.clear();
-    return seconds + dist::getMoveCost(type, now, to, mesh).seconds + getCutSeconds(type, now, to);
+    dist::MoveCost move = dist::getMoveCost(type, now, to, mesh);
+    seconds += move.seconds;
+    if (countsAll)
+      copies += move.copySeconds + getCutSeconds(type, now, to);
+    return {seconds, copies};
+  }
+
+  /// Of what is one kernel where nothing is sent: another one is started, and, if all counts, what
+  /// is sent is written and read.
+  double getApartSeconds(mlir::RankedTensorType type, const dist::Sharding &from,
+                         const dist::Sharding &to) const {
+    cluster::Work work;
+    work.writtenBytes = bytesOf(type, from);
+    work.readBytes = bytesOf(type, to);
+    return countsAll ? cluster::getComputeSeconds(mesh.getMachine(), work)
+                     : mesh.getMachine().kinds.front().launchSeconds;
   }
 
   /// The copy of a device's part out of what it has, and of what has to be padded before.
@@ -352,7 +378,7 @@ private:
     if (!isNew)
       return entry->second;
     if (value.places.empty())
-      return entry->second = getPrice(value.type, made, needs.front());
+      return entry->second = getPrice(value.type, made, needs.front(), value.isInKernel);
     double least = std::numeric_limits<double>::infinity();
     for (dist::ShardingAttr place : value.places) {
       double cost = tieOf(value.type, place);
@@ -394,7 +420,9 @@ private:
   std::map<size_t, std::vector<Value>> readyAt; ///< by the last operation that makes or reads them
   std::vector<double> rest; ///< the least that the operations from there on take
   std::vector<const Way *> chosen;
-  llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>, double> prices;
+  llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>,
+                 std::pair<double, double>>
+      prices; ///< and what it takes that no kernel has both ends
   double best = 0;
   uint64_t tried = 0;
 };

@@ -6,6 +6,7 @@
 #include "runtime/device/cpu/CpuDevice.h"
 
 #include "runtime/core/Error.h"
+#include "runtime/device/cpu/CpuConvolution.h"
 #include "runtime/device/cpu/CpuMatmul.h"
 
 #include <algorithm>
@@ -88,6 +89,10 @@ std::unique_ptr<MatmulPlan> CpuDevice::createMatmul(const MatmulProblem &problem
   return std::make_unique<CpuMatmul>(problem);
 }
 
+std::unique_ptr<LibraryPlan> CpuDevice::createConvolution(const ConvolutionProblem &problem) {
+  return std::make_unique<CpuConvolution>(problem, pool.getNumThreads());
+}
+
 void CpuDevice::launch(Stream &stream, Kernel &kernel, const LaunchShape &shape,
                        std::span<void *const> pointers) {
   int64_t rows = shape.rows, threads = pool.getNumThreads();
@@ -105,6 +110,15 @@ void CpuDevice::matmul(Stream &stream, MatmulPlan &plan, const MatmulOperands &o
   MatmulScratch &scratch = static_cast<CpuStream &>(stream).getScratch();
   stream.enqueueHost(
       [this, &matmul, &scratch, operands, out] { matmul.run(pool, scratch, operands, out); });
+}
+
+void CpuDevice::call(Stream &stream, LibraryPlan &plan, std::span<const void *const> inputs,
+                     void *out) {
+  auto &convolution = static_cast<CpuConvolution &>(plan);
+  stream.enqueueHost(
+      [this, &convolution, out, inputs = std::vector<const void *>(inputs.begin(), inputs.end())] {
+        convolution.run(pool, inputs, out);
+      });
 }
 
 void CpuDevice::copy(Stream &stream, void *to, const void *from, size_t bytes) {

@@ -31,9 +31,12 @@ public:
   std::unique_ptr<Kernel> loadKernel(const std::string &library, std::span<const std::byte> code,
                                      const std::string &symbol) override;
   std::unique_ptr<MatmulPlan> createMatmul(const MatmulProblem &problem) override;
+  std::unique_ptr<LibraryPlan> createConvolution(const ConvolutionProblem &problem) override;
   void launch(Stream &stream, Kernel &kernel, const LaunchShape &shape,
               std::span<void *const> pointers) override;
   void matmul(Stream &stream, MatmulPlan &plan, const MatmulOperands &operands, void *out) override;
+  void call(Stream &stream, LibraryPlan &plan, std::span<const void *const> inputs,
+            void *out) override;
   void copy(Stream &stream, void *to, const void *from, size_t bytes) override;
   void copyIn(Stream &stream, void *to, const void *from, size_t bytes) override;
   void copyOut(Stream &stream, void *to, const void *from, size_t bytes) override;

@@ -62,6 +62,7 @@ namespace {
 
 class CpuKind final : public DeviceKind {
 public:
+  std::vector<std::string> getFeatures() const override { return {"onednn"}; }
   std::string getName() const override { return "cpu"; }
   std::string getPlural() const override { return "CPU ranks"; }
   std::string findObstacle(const std::string &arch) const override {

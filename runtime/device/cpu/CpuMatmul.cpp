@@ -18,26 +18,37 @@
 using namespace gridloom;
 using namespace gridloom::rt;
 
-using SetThreads = void (*)(int);
-
 /// Debian's oneDNN runs on OpenMP, other builds on TBB or on nothing: the function is there or not.
 /// A process may hold several OpenMP libraries, so the one oneDNN links is asked for.
-static SetThreads findSetThreads() {
+template <typename Function> static Function findInLibrary(const char *name) {
   Dl_info info;
   if (!dladdr(reinterpret_cast<void *>(dnnl_sgemm), &info))
     return nullptr;
   void *library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
   if (!library)
     return nullptr;
-  auto function = reinterpret_cast<SetThreads>(dlsym(library, "omp_set_num_threads"));
+  auto function = reinterpret_cast<Function>(dlsym(library, name));
   dlclose(library); // RTLD_NOLOAD counted it once more
   return function;
 }
 
-void gridloom::rt::useOneLibraryThread() {
-  static const SetThreads setThreads = findSetThreads();
-  if (setThreads)
-    setThreads(1);
+static void setLibraryThreads(int count) {
+  static const auto set = findInLibrary<void (*)(int)>("omp_set_num_threads");
+  if (set)
+    set(count);
+}
+
+void gridloom::rt::useOneLibraryThread() { setLibraryThreads(1); }
+
+OneLibraryThread::OneLibraryThread() {
+  static const auto get = findInLibrary<int (*)()>("omp_get_max_threads");
+  before = get ? get() : 0;
+  setLibraryThreads(1);
+}
+
+OneLibraryThread::~OneLibraryThread() {
+  if (before)
+    setLibraryThreads(before);
 }
 
 /// Describes a rows x columns matrix with these strides to BLAS, or nothing when BLAS cannot read

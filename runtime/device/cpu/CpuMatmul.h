@@ -73,6 +73,18 @@ private:
 /// Keeps oneDNN from starting threads of its own when called from this thread.
 void useOneLibraryThread();
 
+/// The same for as long as it lives.
+class OneLibraryThread {
+public:
+  OneLibraryThread();
+  ~OneLibraryThread();
+  OneLibraryThread(const OneLibraryThread &) = delete;
+  OneLibraryThread &operator=(const OneLibraryThread &) = delete;
+
+private:
+  int before = 0; // threads; 0: the library has none of its own
+};
+
 } // namespace gridloom::rt
 
 #endif // GRIDLOOM_RUNTIME_DEVICE_CPU_CPUMATMUL_H

@@ -1,4 +1,5 @@
 // RUN: gridloom-opt %s --plan-form-convolutions --mlir-print-local-scope | FileCheck %s
+// RUN: gridloom-opt %s --plan-form-convolutions=epilogues=false --mlir-print-local-scope | FileCheck %s --check-prefix PLAIN
 
 // Bias and relu join the call.
 // CHECK-LABEL: func.func @bias_relu
@@ -63,4 +64,20 @@ func.func @other_vector(%x: tensor<4x4x4xf16>, %w: tensor<4x2x1xf16>, %b: tensor
   %2 = loom.convolution %z, %v strides = [1] low = [0] high = [0] input_dilations = [1] dilations = [1] groups = 1 tf32
       : (tensor<4x4x4xf32>, tensor<4x4x1xf32>) -> tensor<4x4x4xf32>
   return %1, %2 : tensor<4x4x4xf16>, tensor<4x4x4xf32>
+}
+
+// Without epilogues a bias joins where no kernel follows; one that relu makes adds it.
+// PLAIN-LABEL: func.func @bias_relu
+// PLAIN: %[[P:.*]] = plan.convolution %arg0, %arg1 <
+// PLAIN: loom.add %[[P]]
+// PLAIN: loom.maximum
+// PLAIN-LABEL: func.func @bias_only
+// PLAIN: %[[Q:.*]] = plan.convolution %arg0, %arg1 bias %arg2
+// PLAIN-NEXT: return %[[Q]]
+func.func @bias_only(%x: tensor<1x3x8x8xf32>, %w: tensor<4x3x3x3xf32>, %b: tensor<4xf32>) -> tensor<1x4x4x4xf32> {
+  %0 = loom.convolution %x, %w strides = [2, 2] low = [1, 0] high = [1, 1] input_dilations = [1, 1] dilations = [1, 1]
+      groups = 1 : (tensor<1x3x8x8xf32>, tensor<4x3x3x3xf32>) -> tensor<1x4x4x4xf32>
+  %1 = loom.broadcast %b dims = [1] : (tensor<4xf32>) -> tensor<1x4x4x4xf32>
+  %2 = loom.add %0, %1 : tensor<1x4x4x4xf32>
+  return %2 : tensor<1x4x4x4xf32>
 }

@@ -338,3 +338,18 @@ func.func @many_reductions(%x0: tensor<64xf32>, %x1: tensor<64xf32>, %x2: tensor
   %s10 = loom.add %s9, %r10 : tensor<f32>
   return %s10 : tensor<f32>
 }
+
+// -----
+
+// Sums of gradients over parts of a batch are written to memory, each in the place of the one before it.
+// CHECK-LABEL: func.func @parts
+// CHECK-NEXT: %[[A:.*]] = plan.call @k_add_0(%arg0, %arg1)
+// CHECK-NEXT: %[[B:.*]] = plan.call @k_add_0(%[[A]], %arg2)
+// CHECK-NEXT: %[[C:.*]] = plan.call @k_exp_0(%[[B]])
+// CHECK-NEXT: return %[[C]]
+func.func @parts(%a: tensor<64xf32>, %b: tensor<64xf32>, %c: tensor<64xf32>) -> tensor<64xf32> {
+  %0 = loom.add %a, %b {loom.accumulates = "w"} : tensor<64xf32>
+  %1 = loom.add %0, %c {loom.accumulates = "w"} : tensor<64xf32>
+  %2 = loom.exp %1 : tensor<64xf32>
+  return %2 : tensor<64xf32>
+}

@@ -1,5 +1,6 @@
 // RUN: gridloom-opt --loom-decompose-convolutions %s | FileCheck %s
 // RUN: gridloom-opt --loom-decompose-convolutions=keep-library=true %s | FileCheck %s --check-prefix KEEP
+// RUN: gridloom-opt --loom-decompose-convolutions=keep-forward=true %s | FileCheck %s --check-prefix FORWARD
 
 // Columns, multiplied by the weights; the result lies as it should.
 // CHECK-LABEL: func.func @general
@@ -52,13 +53,54 @@ func.func @channels(%x: tensor<2x8x12x12xf32>, %w: tensor<8x1x3x3xf32>) -> tenso
   return %0 : tensor<2x8x10x10xf32>
 }
 
-// The zeros of a transposed convolution are put in.
+// A window larger than the result is one product for the whole batch.
+// CHECK-LABEL: func.func @large_window
+// CHECK: %[[WINDOW:.*]] = loom.window {{.*}} -> tensor<5x4x3x3x7x6xf32>
+// CHECK: %[[MOVED:.*]] = loom.transpose %[[WINDOW]] [0, 2, 3, 1, 4, 5]
+// CHECK: %[[ROWS:.*]] = loom.reshape %[[MOVED]] {{.*}} -> tensor<45x168xf32>
+// CHECK: %[[DOT:.*]] = loom.dot_general {{.*}}, %[[ROWS]] batch = [] x [] contract = [1] x [1] : (tensor<8x168xf32>, tensor<45x168xf32>) -> tensor<8x45xf32>
+// CHECK: %[[RESULT:.*]] = loom.reshape %[[DOT]] : (tensor<8x45xf32>) -> tensor<8x5x3x3xf32>
+// CHECK: loom.transpose %[[RESULT]] [1, 0, 2, 3]
+func.func @large_window(%x: tensor<5x4x7x6xf32>, %w: tensor<8x4x7x6xf32>) -> tensor<5x8x3x3xf32> {
+  %0 = loom.convolution %x, %w strides = [1, 1] low = [1, 1] high = [1, 1] input_dilations = [1, 1]
+      dilations = [1, 1] groups = 1
+      : (tensor<5x4x7x6xf32>, tensor<8x4x7x6xf32>) -> tensor<5x8x3x3xf32>
+  return %0 : tensor<5x8x3x3xf32>
+}
+
+// Zeros between elements are not multiplied: every second position reads every second element of the
+// window.
 // CHECK-LABEL: func.func @transposed
-// CHECK: loom.pad {{.*}} low = [0, 0, 2] high = [0, 0, 2] interior = [0, 0, 1] : (tensor<2x8x12xf32>) -> tensor<2x8x27xf32>
+// CHECK: loom.slice %arg1 [0, 0, 0] to [16, 8, 3] by [1, 1, 2] : (tensor<16x8x3xf32>) -> tensor<16x8x2xf32>
+// CHECK: loom.pad {{.*}} low = [0, 0, 0] high = [0, 0, 0] interior = [0, 0, 1] : (tensor<2x16x13xf32>) -> tensor<2x16x25xf32>
+// CHECK: loom.slice %arg1 [0, 0, 1] to [16, 8, 3] by [1, 1, 2] : (tensor<16x8x3xf32>) -> tensor<16x8x1xf32>
+// CHECK: loom.pad {{.*}} low = [0, 0, 1] high = [0, 0, 1] interior = [0, 0, 1] : (tensor<2x16x12xf32>) -> tensor<2x16x25xf32>
+// CHECK: loom.add
 func.func @transposed(%x: tensor<2x8x12xf32>, %w: tensor<16x8x3xf32>) -> tensor<2x16x25xf32> {
   %0 = loom.convolution %x, %w strides = [1] low = [2] high = [2] input_dilations = [2]
       dilations = [1] groups = 1 : (tensor<2x8x12xf32>, tensor<16x8x3xf32>) -> tensor<2x16x25xf32>
   return %0 : tensor<2x16x25xf32>
+}
+
+// A window of one element reads one phase only; the others are zero.
+// CHECK-LABEL: func.func @pointwise_transposed
+// CHECK: loom.dot_general {{.*}} -> tensor<16x2x49xf32>
+// CHECK-NOT: loom.dot_general
+// CHECK: loom.pad {{.*}} low = [0, 0, 0, 0] high = [0, 0, 1, 1] interior = [0, 0, 1, 1] : (tensor<2x16x7x7xf32>) -> tensor<2x16x14x14xf32>
+// CHECK-NOT: loom.add
+func.func @pointwise_transposed(%x: tensor<2x8x7x7xf32>, %w: tensor<16x8x1x1xf32>) -> tensor<2x16x14x14xf32> {
+  %0 = loom.convolution %x, %w strides = [1, 1] low = [0, 0] high = [1, 1] input_dilations = [2, 2]
+      dilations = [1, 1] groups = 1 : (tensor<2x8x7x7xf32>, tensor<16x8x1x1xf32>) -> tensor<2x16x14x14xf32>
+  return %0 : tensor<2x16x14x14xf32>
+}
+
+// With a stride as well, the zeros are put in.
+// CHECK-LABEL: func.func @transposed_strided
+// CHECK: loom.pad {{.*}} low = [0, 0, 2] high = [0, 0, 2] interior = [0, 0, 1] : (tensor<2x8x12xf32>) -> tensor<2x8x27xf32>
+func.func @transposed_strided(%x: tensor<2x8x12xf32>, %w: tensor<16x8x3xf32>) -> tensor<2x16x13xf32> {
+  %0 = loom.convolution %x, %w strides = [2] low = [2] high = [2] input_dilations = [2]
+      dilations = [1] groups = 1 : (tensor<2x8x12xf32>, tensor<16x8x3xf32>) -> tensor<2x16x13xf32>
+  return %0 : tensor<2x16x13xf32>
 }
 
 // CHECK-LABEL: func.func @pool
@@ -71,11 +113,12 @@ func.func @pool(%x: tensor<1x4x8xf32>) -> tensor<1x4x4xf32> {
   return %0 : tensor<1x4x4xf32>
 }
 
-// What the library has stays; f64, and zeros between the input's elements, it has not.
+// What the library has stays, also as phases; f64 it has not.
 // KEEP-LABEL: func.func @kept
 // KEEP: loom.convolution {{.*}} -> tensor<1x4x6xbf16>
 // KEEP: loom.window {{.*}} -> tensor<1x4x6x3xf64>
-// KEEP: loom.pad {{.*}} interior = [0, 0, 1]
+// KEEP: loom.convolution {{.*}} input_dilations = [1] {{.*}} -> tensor<1x4x7xf32>
+// KEEP: loom.convolution {{.*}} input_dilations = [1] {{.*}} -> tensor<1x4x6xf32>
 // KEEP-NOT: loom.convolution
 func.func @kept(%x: tensor<1x4x8xbf16>, %w: tensor<4x4x3xbf16>, %y: tensor<1x4x8xf64>, %v: tensor<4x4x3xf64>, %z: tensor<1x4x8xf32>, %u: tensor<4x4x3xf32>)
     -> (tensor<1x4x6xbf16>, tensor<1x4x6xf64>, tensor<1x4x13xf32>) {
@@ -86,4 +129,30 @@ func.func @kept(%x: tensor<1x4x8xbf16>, %w: tensor<4x4x3xbf16>, %y: tensor<1x4x8
   %2 = loom.convolution %z, %u strides = [1] low = [0] high = [0] input_dilations = [2] dilations = [1] groups = 1
       : (tensor<1x4x8xf32>, tensor<4x4x3xf32>) -> tensor<1x4x13xf32>
   return %0, %1, %2 : tensor<1x4x6xbf16>, tensor<1x4x6xf64>, tensor<1x4x13xf32>
+}
+
+// oneDNN's are of f32, no gradients, and not in training steps.
+// FORWARD-LABEL: func.func @large_window
+// FORWARD-NOT: loom.convolution
+// FORWARD-LABEL: func.func @transposed
+// FORWARD-LABEL: func.func @kept
+// FORWARD: loom.window {{.*}}bf16
+// FORWARD: loom.window {{.*}}f64
+// FORWARD: loom.convolution {{.*}} -> tensor<1x4x7xf32>
+// KEEP-LABEL: func.func @step
+// FORWARD-LABEL: func.func @step
+// FORWARD-NOT: loom.convolution
+// FORWARD-LABEL: func.func @evaluation
+// FORWARD: loom.convolution
+func.func @step(%x: tensor<2x8x12x12xf32>, %w: tensor<16x8x1x1xf32>) -> tensor<2x16x12x12xf32> attributes {loom.entry = "train_step"} {
+  %0 = loom.convolution %x, %w strides = [1, 1] low = [0, 0] high = [0, 0] input_dilations = [1, 1]
+      dilations = [1, 1] groups = 1
+      : (tensor<2x8x12x12xf32>, tensor<16x8x1x1xf32>) -> tensor<2x16x12x12xf32>
+  return %0 : tensor<2x16x12x12xf32>
+}
+func.func @evaluation(%x: tensor<2x8x12x12xf32>, %w: tensor<16x8x1x1xf32>) -> tensor<2x16x12x12xf32> attributes {loom.entry = "eval"} {
+  %0 = loom.convolution %x, %w strides = [1, 1] low = [0, 0] high = [0, 0] input_dilations = [1, 1]
+      dilations = [1, 1] groups = 1
+      : (tensor<2x8x12x12xf32>, tensor<16x8x1x1xf32>) -> tensor<2x16x12x12xf32>
+  return %0 : tensor<2x16x12x12xf32>
 }

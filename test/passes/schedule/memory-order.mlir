@@ -10,12 +10,19 @@ plan.kernel @exp {
   %0 = loom.exp %x : tensor<64x64xf32>
   loom.yield %0 : tensor<64x64xf32>
 }
+plan.kernel @add {
+^bb0(%x: tensor<64x64xf32>, %y: tensor<64x64xf32>):
+  %0 = loom.add %x, %y : tensor<64x64xf32>
+  loom.yield %0 : tensor<64x64xf32>
+}
 plan.kernel @scale {
 ^bb0(%x: tensor<64x64xf32>, %s: tensor<f32>):
   %0 = loom.broadcast %s dims = [] : (tensor<f32>) -> tensor<64x64xf32>
   %1 = loom.multiply %x, %0 : tensor<64x64xf32>
   loom.yield %1 : tensor<64x64xf32>
 }
+
+dist.mesh @mesh <["data" = 2]>
 
 // The sum has least work behind it, but ends what it reads: with it in front, the second exponential takes the place of the first.
 // CHECK-LABEL: plan.program @chain
@@ -31,4 +38,42 @@ func.func @chain(%x: tensor<64x64xf32>) -> tensor<64x64xf32> attributes {loom.di
   %3 = plan.call @sum(%0) : (tensor<64x64xf32>) -> tensor<f32>
   %4 = plan.call @scale(%2, %3) : (tensor<64x64xf32>, tensor<f32>) -> tensor<64x64xf32>
   return %4 : tensor<64x64xf32>
+}
+
+// Of a step in two parts the second does not begin before the first has ended, though more work is behind it.
+// CHECK-LABEL: plan.program @parts
+// CHECK: plan.launch @exp ins(%0
+// CHECK: plan.launch @sum
+// CHECK: plan.launch @exp ins(%1
+func.func @parts(%x: tensor<64x64xf32>, %y: tensor<64x64xf32>) -> tensor<64x64xf32>
+    attributes {loom.dims = {}, loom.entry = "train_step", loom.parts = 2 : i64} {
+  %0 = plan.call @exp(%x) : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %1 = plan.call @sum(%0) : (tensor<64x64xf32>) -> tensor<f32>
+  %2 = plan.call @exp(%y) : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %3 = plan.call @scale(%2, %1) : (tensor<64x64xf32>, tensor<f32>) -> tensor<64x64xf32>
+  %f = dist.start {
+    %r = dist.all_reduce %2 over ["data"] sum : tensor<64x64xf32>
+    dist.yield %r : tensor<64x64xf32>
+  } : !dist.future<tensor<64x64xf32>>
+  %4 = dist.done %f : !dist.future<tensor<64x64xf32>> -> tensor<64x64xf32>
+  %5 = plan.call @add(%3, %4) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  return %5 : tensor<64x64xf32>
+}
+
+// CHECK-LABEL: plan.program @whole
+// CHECK: plan.launch @exp ins(%1
+// CHECK: plan.launch @exp ins(%0
+func.func @whole(%x: tensor<64x64xf32>, %y: tensor<64x64xf32>) -> tensor<64x64xf32>
+    attributes {loom.dims = {}, loom.entry = "train_step"} {
+  %0 = plan.call @exp(%x) : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %1 = plan.call @sum(%0) : (tensor<64x64xf32>) -> tensor<f32>
+  %2 = plan.call @exp(%y) : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %3 = plan.call @scale(%2, %1) : (tensor<64x64xf32>, tensor<f32>) -> tensor<64x64xf32>
+  %f = dist.start {
+    %r = dist.all_reduce %2 over ["data"] sum : tensor<64x64xf32>
+    dist.yield %r : tensor<64x64xf32>
+  } : !dist.future<tensor<64x64xf32>>
+  %4 = dist.done %f : !dist.future<tensor<64x64xf32>> -> tensor<64x64xf32>
+  %5 = plan.call @add(%3, %4) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  return %5 : tensor<64x64xf32>
 }

@@ -86,10 +86,12 @@ plan.kernel @first {
 }
 dist.mesh @mesh <["data" = 2]>
 
-// The one that does not fill its lines comes last, so that nothing is sent that no one has written.
+// The one that does not fill its lines comes last: there is no gap behind it.
 // CHECK-LABEL: plan.program @last
 // CHECK-DAG: %[[M:.*]] = plan.buffer registered {bytes = 84 : i64, offset = 0 : i64} : <tensor<21xf32>>
 // CHECK-DAG: plan.alias %[[M]] {offset = 16 : i64} : (!plan.buffer<tensor<21xf32>>) -> !plan.buffer<tensor<5xf32>>
+// CHECK-COUNT-2: plan.copy
+// CHECK-NOT: plan.copy
 // CHECK: plan.group all_reduce {{.*}} ins(%[[M]] : {{.*}}) outs(%[[M]] : {{.*}})
 func.func @last(%x: tensor<5xf32> {loom.name = "x"}, %y: tensor<16xf32> {loom.name = "y"}) -> (tensor<5xf32> {loom.name = "z"})
     attributes {loom.entry = "main", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
@@ -112,9 +114,19 @@ plan.kernel @add {
 }
 dist.mesh @mesh <["data" = 2]>
 
-// Two that do not are sent one after another, in one group.
+// Between two that do not there are zeros: nothing is sent that no one has written.
 // CHECK-LABEL: plan.program @gaps
-// CHECK: plan.group all_reduce {{.*}} ins(%[[A:.*]], %[[B:.*]] : !plan.buffer<tensor<5xf32>>, !plan.buffer<tensor<5xf32>>) outs(%{{.*}}, %{{.*}} : !plan.buffer<tensor<5xf32>>, !plan.buffer<tensor<5xf32>>)
+// CHECK-DAG: %[[X:.*]] = plan.buffer input "x"
+// CHECK-DAG: %[[Y:.*]] = plan.buffer input "y"
+// CHECK-DAG: %[[M:.*]] = plan.buffer registered {bytes = 84 : i64, offset = 0 : i64} : <tensor<21xf32>>
+// CHECK-DAG: %[[A:.*]] = plan.alias %[[M]] : (!plan.buffer<tensor<21xf32>>) -> !plan.buffer<tensor<5xf32>>
+// CHECK-DAG: %[[B:.*]] = plan.alias %[[M]] {offset = 16 : i64} : (!plan.buffer<tensor<21xf32>>) -> !plan.buffer<tensor<5xf32>>
+// CHECK-DAG: %[[ZEROS:.*]] = plan.buffer constant {{.*}}value = dense<0.000000e+00> : tensor<11xf32>
+// CHECK-DAG: %[[GAP:.*]] = plan.alias %[[M]] {offset = 5 : i64} : (!plan.buffer<tensor<21xf32>>) -> !plan.buffer<tensor<11xf32>>
+// CHECK: plan.copy ins(%[[X]] : {{.*}}) outs(%[[A]] : {{.*}})
+// CHECK-NEXT: plan.copy ins(%[[Y]] : {{.*}}) outs(%[[B]] : {{.*}})
+// CHECK-NEXT: plan.copy ins(%[[ZEROS]] : {{.*}}) outs(%[[GAP]] : {{.*}})
+// CHECK: plan.group all_reduce {{.*}} ins(%[[M]] : {{.*}}) outs(%[[M]] : {{.*}})
 func.func @gaps(%x: tensor<5xf32> {loom.name = "x"}, %y: tensor<5xf32> {loom.name = "y"}) -> (tensor<5xf32> {loom.name = "z"})
     attributes {loom.entry = "main", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
   %f = dist.start {

@@ -23,18 +23,21 @@ func.func @train_step(
   return %0 : tensor<3x8xf32>
 }
 
-// From level 2 on sums over the parts of a batch lie as the parameter's moments.
+// At level 1 sums over the parts of a batch lie as the parameter, from level 2 on as its moments; one that is given otherwise stays.
 // CHECK-LABEL: func.func @sums(
-// CHECK: loom.add %{{.*}}, %{{.*}} {loom.accumulates = "w"} : tensor<3x8xf32>
+// CHECK: loom.add %{{.*}}, %{{.*}} {{{.*}}dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>], loom.accumulates = "w"} : tensor<3x8xf32>
+// CHECK: loom.add %{{.*}}, %{{.*}} {dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], loom.accumulates = "w"} : tensor<3x8xf32>
 // SUMS-LABEL: func.func @sums(
 // SUMS-SAME: dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>, {{.*}}loom.state = "w"}
 // SUMS: loom.add %{{.*}}, %{{.*}} {{{.*}}dist.shardings = [#dist.sharding<@mesh, [{}, {"data"}]>], loom.accumulates = "w"} : tensor<3x8xf32>
+// SUMS: loom.add %{{.*}}, %{{.*}} {dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], loom.accumulates = "w"} : tensor<3x8xf32>
 // SUMS: loom.add %{{.*}}, %{{.*}} : tensor<3x8xf32>
 func.func @sums(
     %w: tensor<3x8xf32> {dist.sharding = #dist.sharding<@mesh, [{?}, {"model", ?}]>, loom.name = "w", loom.role = "parameter", loom.state = "w"},
     %m: tensor<3x8xf32> {loom.name = "w/m", loom.role = "moment", loom.state = "w/m"},
     %a: tensor<3x8xf32>, %b: tensor<3x8xf32>) -> tensor<3x8xf32> attributes {loom.entry = "train_step", loom.dims = {}} {
-  %0 = loom.add %a, %b {loom.accumulates = "w"} : tensor<3x8xf32>
-  %1 = loom.add %0, %m : tensor<3x8xf32>
+  %0 = loom.add %a, %b {dist.shardings = [#dist.sharding<@mesh, [{?}, {?}]>], loom.accumulates = "w"} : tensor<3x8xf32>
+  %2 = loom.add %0, %a {dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], loom.accumulates = "w"} : tensor<3x8xf32>
+  %1 = loom.add %2, %m : tensor<3x8xf32>
   return %1 : tensor<3x8xf32>
 }

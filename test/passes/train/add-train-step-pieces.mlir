@@ -7,6 +7,7 @@ loom.weight @w : tensor<4x1xf32> from <"", offset = 0, bytes = 16>
 // CHECK-SAME: %[[X:.*]]: tensor<6x4xf32> {{.*}}loom.name = "x"
 // CHECK-SAME: %[[T:.*]]: tensor<6x1xf32> {{.*}}loom.name = "target"
 // CHECK-NOT: loom.batch
+// CHECK-SAME: loom.parts = 3 : i64
 // CHECK: %[[ROWS:.*]] = loom.reshape %[[X]] : (tensor<6x4xf32>) -> tensor<2x3x4xf32>
 // CHECK: loom.slice %[[ROWS]] [0, 0, 0] to [2, 1, 4]
 // CHECK: %[[G0:.*]] = loom.transpose

@@ -4,7 +4,7 @@ loom.weight @w : tensor<4x1xf32> from <"", offset = 0, bytes = 16>
 loom.weight @mean : tensor<4xf32> from <"", offset = 16, bytes = 16>
 
 // The usual learning rate and the texts are kept for those who train.
-// CHECK: loom.training = {learning_rate = 1.000000e-01 : f64, losses = ["mse(y, target)"], optimizer = "sgd(lr=0.1, momentum=0.9)", targets = [{name = "target"}]}
+// CHECK: loom.training = {elements = 4 : i64, learning_rate = 1.000000e-01 : f64, losses = ["mse(y, target)"], optimizer = "sgd(lr=0.1, momentum=0.9)", parameters = 1 : i64, targets = [{name = "target"}], unreached = ["mean"]}
 
 // Parameters and the optimizer's states are states; the learning rate is an input that is no batch.
 // CHECK-LABEL: func.func @train_step(

@@ -1,0 +1,441 @@
+//===- Kernels.cpp - which operations will be one kernel --------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "dialects/loom/Kernels.h"
+
+#include "dialects/loom/Control.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::loom;
+
+/// Operations from the scores of an attention to its result, at most.
+static constexpr int kLongestAttention = 10;
+/// What one kernel joins, at most.
+static constexpr size_t kMostPieces = 8;
+/// Depths of heads that libraries of attention know: multiples of the one, up to the other.
+static constexpr int64_t kDepthMultiple = 8, kMostDepth = 128;
+
+Libraries Libraries::of(const cluster::Machine &machine) {
+  bool isGpu =
+      !machine.kinds.empty() && llvm::all_of(machine.kinds, [](const cluster::DeviceKind &kind) {
+        return StringRef(kind.target).starts_with("cuda:");
+      });
+  return {isGpu, isGpu, isGpu, isGpu};
+}
+
+static RankedTensorType getType(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+static Operation *getOnlyReader(Value value) {
+  return value.hasOneUse() ? *value.getUsers().begin() : nullptr;
+}
+
+/// The number that a value repeats, if it is one.
+static std::optional<double> getNumber(Value value) {
+  Operation *op = value.getDefiningOp();
+  while (isa_and_nonnull<BroadcastOp, ReshapeOp>(op))
+    op = op->getOperand(0).getDefiningOp();
+  auto constant = dyn_cast_or_null<ConstantOp>(op);
+  auto splat = constant ? dyn_cast<SplatElementsAttr>(constant.getValue()) : SplatElementsAttr();
+  if (!splat || !isa<FloatType>(splat.getElementType()))
+    return std::nullopt;
+  return splat.getSplatValue<APFloat>().convertToDouble();
+}
+
+/// Works on each row of the last dimension on its own.
+static bool isRowWise(Operation *op) {
+  if (auto softmax = dyn_cast<SoftmaxOp>(op))
+    return static_cast<int64_t>(softmax.getDim()) + 1 == softmax.getType().getRank();
+  return op->hasTrait<NormalizesRows>();
+}
+
+/// Reduces the last dimension.
+static bool reducesRows(Operation *op) {
+  auto reduce = dyn_cast<ReduceOp>(op);
+  return reduce && reduce.getDims() == ArrayRef<int64_t>{getType(reduce.getInput()).getRank() - 1};
+}
+
+static bool isElementwise(Operation *op) { return isa<KernelBodyInterface>(op); }
+
+/// Keeps runs of the last dimension together.
+static bool keepsRows(Operation *op) {
+  auto transpose = dyn_cast<TransposeOp>(op);
+  return transpose && !transpose.getPermutation().empty() &&
+         transpose.getPermutation().back() ==
+             static_cast<int64_t>(transpose.getPermutation().size()) - 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A product of a softmax of scores, with the operations from the scores on.
+struct Attention {
+  DotGeneralOp product;
+  SmallVector<Operation *, kLongestAttention> inner;
+};
+} // namespace
+
+static bool isPlainProduct(DotGeneralOp dot, int64_t rank) {
+  return static_cast<int64_t>(dot.getLhsBatch().size()) == rank - 2 &&
+         dot.getLhsFreeDims().size() == 1 && dot.getRhsFreeDims().size() == 1 &&
+         dot.getLhsContract().size() == 1;
+}
+
+static bool isDepth(int64_t size) { return size % kDepthMultiple == 0 && size <= kMostDepth; }
+
+/// Whether a value is a product behind factors and conversions: of a sum, the scores, not the mask.
+static bool isScaledProduct(Value value) {
+  Operation *op = value.getDefiningOp();
+  while (isa_and_nonnull<ConvertOp, MultiplyOp, DivideOp>(op))
+    op = op->getOperand(0).getDefiningOp();
+  return isa_and_nonnull<DotGeneralOp>(op);
+}
+
+/// The operand of what stands between scores, softmax and product that leads on to the scores; null
+/// where it stands in no attention.
+static Value getScoresOperand(Operation *op, bool isSoft, bool &isMasked) {
+  if (isa<ConvertOp>(op))
+    return op->getOperand(0);
+  if (!isSoft)
+    return isa<SoftmaxOp>(op) && isRowWise(op) ? op->getOperand(0) : Value();
+  if (isa<MultiplyOp, DivideOp>(op) && getNumber(op->getOperand(1)))
+    return op->getOperand(0);
+  if (isMasked || !isa<SelectOp, AddOp>(op))
+    return {};
+  isMasked = true;
+  if (auto select = dyn_cast<SelectOp>(op))
+    return getNumber(select.getOnFalse()) ? Value(select.getOnTrue()) : Value();
+  return op->getOperand(isScaledProduct(op->getOperand(0)) ? 0 : 1);
+}
+
+/// The attention that a product ends; none where a library has no such.
+static std::optional<Attention> matchAttention(DotGeneralOp product) {
+  int64_t rank = getType(product.getLhs()).getRank();
+  Type element = product.getType().getElementType();
+  if (rank < 3 || rank > 4 || !isPlainProduct(product, rank) ||
+      product.getLhsContract() != ArrayRef<int64_t>{rank - 1} ||
+      !(element.isF16() || element.isBF16()) || !isDepth(product.getType().getShape().back()))
+    return std::nullopt;
+  Attention attention{product, {}};
+  bool isSoft = false, isMasked = false;
+  for (Value value = product.getLhs(); attention.inner.size() < kLongestAttention;) {
+    Operation *op = value.getDefiningOp();
+    if (!op || !value.hasOneUse())
+      return std::nullopt;
+    attention.inner.push_back(op);
+    if (auto dot = dyn_cast<DotGeneralOp>(op)) {
+      bool fits = isSoft && isPlainProduct(dot, rank) &&
+                  isDepth(getType(dot.getLhs()).getDimSize(dot.getLhsContract()[0]));
+      return fits ? std::optional(std::move(attention)) : std::nullopt;
+    }
+    value = getScoresOperand(op, isSoft, isMasked);
+    if (!value)
+      return std::nullopt;
+    isSoft |= isa<SoftmaxOp>(op);
+  }
+  return std::nullopt;
+}
+
+/// The attention that an operation is part of.
+static std::optional<Attention> findAttention(Operation *op, const Libraries &libraries) {
+  if (!libraries.attention ||
+      !isa<ConvertOp, SelectOp, AddOp, MultiplyOp, DivideOp, SoftmaxOp, DotGeneralOp>(op))
+    return std::nullopt;
+  if (auto product = dyn_cast<DotGeneralOp>(op))
+    if (std::optional<Attention> attention = matchAttention(product))
+      return attention;
+  Operation *last = op;
+  for (int i = 0; i < kLongestAttention; ++i) {
+    last = getOnlyReader(last->getResult(0));
+    if (auto product = dyn_cast_or_null<DotGeneralOp>(last)) {
+      std::optional<Attention> attention = matchAttention(product);
+      return attention && llvm::is_contained(attention->inner, op) ? attention : std::nullopt;
+    }
+    if (!last || !isa<ConvertOp, SelectOp, AddOp, MultiplyOp, DivideOp, SoftmaxOp>(last))
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+//===----------------------------------------------------------------------===//
+// Epilogues
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A call's contraction, and what it does to the result so far.
+struct Call {
+  Operation *contraction = nullptr;
+  Value last; ///< what the call had made before its last operation
+  bool hasBias = false, hasResidual = false, hasActivation = false;
+  bool isProduct() const { return isa<DotGeneralOp>(contraction); }
+};
+} // namespace
+
+/// A vector with an element for each column of a product, or channel of a convolution.
+static bool isBias(Value value, const Call &call) {
+  auto broadcast = value.getDefiningOp<BroadcastOp>();
+  RankedTensorType type = getType(value);
+  int64_t dim = call.isProduct() ? type.getRank() - 1 : 1;
+  return broadcast && dim >= 0 && dim < type.getRank() &&
+         getType(broadcast.getInput()).getNumElements() == type.getDimSize(dim);
+}
+
+static bool isActivation(Operation *op, Value value, const Call &call) {
+  if (auto gelu = dyn_cast<GeluOp>(op))
+    return call.isProduct() && gelu.getForm() == GeluForm::Tanh;
+  return isa<MaximumOp>(op) && getNumber(op->getOperand(op->getOperand(0) == value ? 1 : 0)) == 0.0;
+}
+
+/// Whether a library may read a value that is added to its result: it lies in memory anyway, or, of
+/// convolutions, is another one's with its bias.
+static bool isResidual(Value value, const Call &call) {
+  Operation *op = value.getDefiningOp();
+  if (isa_and_nonnull<BroadcastOp, ConstantOp>(op))
+    return false;
+  if (!op || !value.hasOneUse() || !isElementwise(op))
+    return true;
+  return !call.isProduct() && isa<AddOp>(op) && llvm::any_of(op->getOperands(), [](Value operand) {
+    return operand.getDefiningOp<ConvolutionOp>() && operand.hasOneUse();
+  });
+}
+
+static bool areAll(ArrayRef<int64_t> values, int64_t wanted) {
+  return llvm::all_of(values, [&](int64_t value) { return value == wanted; });
+}
+
+/// Whether a library does a convolution as it is; otherwise it is a product of copied columns.
+static bool isLibraryConvolution(ConvolutionOp op, const Libraries &libraries) {
+  constexpr int64_t mostRank = 5;
+  Type element = op.getType().getElementType();
+  return libraries.convolutions && (element.isF32() || element.isF16() || element.isBF16()) &&
+         op.getType().getRank() <= mostRank && areAll(op.getInputDilations(), 1);
+}
+
+/// The call that an operation may be the last of, by what comes before it.
+static std::optional<Call> findCall(Operation *op, const Libraries &libraries) {
+  if (isa<DotGeneralOp>(op))
+    return findAttention(op, libraries) ? std::nullopt : std::optional(Call{op, {}});
+  if (auto convolution = dyn_cast<ConvolutionOp>(op))
+    return isLibraryConvolution(convolution, libraries) ? std::optional(Call{op, {}})
+                                                        : std::nullopt;
+  if (!isa<AddOp, MaximumOp, GeluOp>(op))
+    return std::nullopt;
+  for (Value value : op->getOperands()) {
+    Operation *before = value.getDefiningOp();
+    std::optional<Call> call =
+        before && value.hasOneUse() ? findCall(before, libraries) : std::nullopt;
+    if (!call || call->hasActivation)
+      continue;
+    call->last = value;
+    if (!isa<AddOp>(op)) {
+      bool mayFollow = call->isProduct() ? !call->hasResidual : call->hasBias;
+      if (libraries.epilogues && mayFollow && isActivation(op, value, *call)) {
+        call->hasActivation = true;
+        return call;
+      }
+      continue;
+    }
+    Value other = op->getOperand(op->getOperand(0) == value ? 1 : 0);
+    if (call->hasResidual || other == value)
+      continue;
+    if (!call->hasBias && isBias(other, *call)) {
+      call->hasBias = true;
+      return call;
+    }
+    if (libraries.epilogues && (call->isProduct() || call->hasBias) && isResidual(other, *call)) {
+      call->hasResidual = true;
+      return call;
+    }
+  }
+  return std::nullopt;
+}
+
+/// Whether a value goes on into a kernel, which then does what a call might.
+static bool goesOn(Value value) {
+  Operation *reader = getOnlyReader(value);
+  return reader && (isElementwise(reader) || isRowWise(reader) || reducesRows(reader));
+}
+
+/// Whether a library's call ends with the operation, or goes on from it.
+static bool isEpilogue(Operation *op, const Libraries &libraries) {
+  if (!isa<AddOp, MaximumOp, GeluOp>(op) || !findCall(op, libraries))
+    return false;
+  Value result = op->getResult(0);
+  if (!goesOn(result))
+    return true;
+  Operation *next = getOnlyReader(result);
+  if (!isa<AddOp, MaximumOp, GeluOp>(next))
+    return false;
+  std::optional<Call> call = findCall(next, libraries);
+  return call && call->last == result && isEpilogue(next, libraries);
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+static bool isAddress(Operation *op, const Libraries &libraries);
+
+/// Whether whoever reads a value can read it by other strides; what is in order may be reshaped.
+static bool isReadElsewhere(Value value, bool byProducts, bool isOrdered,
+                            const Libraries &libraries) {
+  return !value.use_empty() && llvm::all_of(value.getUsers(), [&](Operation *reader) {
+    if (isa<DotGeneralOp>(reader))
+      return true;
+    if (byProducts)
+      return false;
+    if (isa<ReshapeOp>(reader))
+      return isOrdered && isReadElsewhere(reader->getResult(0), byProducts, isOrdered, libraries);
+    return isElementwise(reader) || isRowWise(reader) || reducesRows(reader) ||
+           isa<ConcatenateOp>(reader) ||
+           (isa<SliceOp, TransposeOp>(reader) && isAddress(reader, libraries));
+  });
+}
+
+/// Whether an operation only says where elements lie.
+static bool isAddress(Operation *op, const Libraries &libraries) {
+  if (isa<SliceOp>(op))
+    return isReadElsewhere(op->getResult(0), /*byProducts=*/false, /*isOrdered=*/true, libraries);
+  auto transpose = dyn_cast<TransposeOp>(op);
+  if (!transpose)
+    return false;
+  Value input = transpose.getInput();
+  ArrayRef<int64_t> shape = getType(input).getShape();
+  auto moved = llvm::filter_to_vector(transpose.getPermutation(),
+                                      [&](int64_t dim) { return shape[dim] != 1; });
+  // A product is written as its only reader wants it.
+  if (llvm::is_sorted(moved) || (input.hasOneUse() && input.getDefiningOp<DotGeneralOp>()))
+    return true;
+  return isReadElsewhere(op->getResult(0), /*byProducts=*/!keepsRows(op), /*isOrdered=*/false,
+                         libraries);
+}
+
+/// What reads a value in the end, where elements are only found elsewhere between; null if there
+/// are several.
+static Operation *getLastReader(Value value, const Libraries &libraries) {
+  Operation *reader = getOnlyReader(value);
+  while (reader && isa<SliceOp, TransposeOp>(reader) && isAddress(reader, libraries))
+    reader = getOnlyReader(reader->getResult(0));
+  return reader;
+}
+
+/// Whether a product's call is that of another one, before it, of the same left operand and another
+/// weight.
+static bool isMerged(Operation *op, const Libraries &libraries) {
+  auto dot = dyn_cast<DotGeneralOp>(op);
+  auto isOfWeight = [](DotGeneralOp product) {
+    return product.getRhs().getDefiningOp<GetWeightOp>() && product.getRhsBatch().empty() &&
+           getType(product.getRhs()).getRank() == 2 && product.getRhsContract().size() == 1;
+  };
+  if (!dot || !libraries.mergesProducts || !isOfWeight(dot))
+    return false;
+  return llvm::any_of(dot.getLhs().getUsers(), [&](Operation *user) {
+    auto other = dyn_cast<DotGeneralOp>(user);
+    return other && other != dot && other.getLhs() == dot.getLhs() && isOfWeight(other) &&
+           other.getLhsContract() == dot.getLhsContract() &&
+           other.getRhsContract() == dot.getRhsContract() &&
+           other.getType().getElementType() == dot.getType().getElementType() &&
+           other->isBeforeInBlock(dot);
+  });
+}
+
+static bool isPart(Operation *op, const std::optional<Attention> &attention) {
+  return attention && llvm::is_contained(attention->inner, op);
+}
+
+bool gridloom::loom::staysInRegisters(Value value, const Libraries &libraries) {
+  Operation *producer = value.getDefiningOp(), *reader = getOnlyReader(value);
+  if (!producer || !reader || !isa<CostInterface>(producer) || !isa<CostInterface>(reader))
+    return false;
+  if (isPart(producer, findAttention(producer, libraries)))
+    return true;
+  if (isEpilogue(reader, libraries)) {
+    std::optional<Call> call = findCall(reader, libraries);
+    return call->last == value;
+  }
+  // Libraries read and write memory.
+  if (isa<DotGeneralOp, ConvolutionOp>(producer) || isEpilogue(producer, libraries) ||
+      isPart(reader, findAttention(reader, libraries)))
+    return false;
+  bool isMoved = isa<ConcatenateOp>(producer) && producer->getNumOperands() <= kMostPieces;
+  if (isElementwise(producer)) {
+    reader = getLastReader(value, libraries);
+    if (!reader || isPart(reader, findAttention(reader, libraries)) ||
+        isEpilogue(reader, libraries))
+      return false;
+    return isElementwise(reader) || isRowWise(reader) || reducesRows(reader) ||
+           isa<ConcatenateOp>(reader);
+  }
+  return (isMoved || isRowWise(producer)) && isElementwise(reader);
+}
+
+Place gridloom::loom::findPlace(Operation *op, const Libraries &libraries) {
+  if (isAddress(op, libraries))
+    return Place::Address;
+  if (isPart(op, findAttention(op, libraries)) || isEpilogue(op, libraries) ||
+      isMerged(op, libraries))
+    return Place::Call;
+  bool isJoined = !isa<DotGeneralOp, ConvolutionOp>(op) &&
+                  llvm::any_of(op->getResults(),
+                               [&](Value result) { return staysInRegisters(result, libraries); });
+  return isJoined ? Place::Joined : Place::Kernel;
+}
+
+double gridloom::loom::getReadShare(OpOperand &operand, const Libraries &libraries) {
+  Value value = operand.get();
+  Operation *reader = operand.getOwner();
+  if (staysInRegisters(value, libraries))
+    return 0;
+  if (isa<DotGeneralOp, ConvolutionOp>(reader))
+    return operand.getOperandNumber() == 0 && isMerged(reader, libraries) ? 0 : 1;
+  if (getNumber(value) || value.getDefiningOp<IotaOp>())
+    return 0;
+  auto broadcast = value.getDefiningOp<BroadcastOp>();
+  int64_t all = getType(value).getNumElements();
+  return broadcast && all ? static_cast<double>(getType(broadcast.getInput()).getNumElements()) /
+                                static_cast<double>(all)
+                          : 1;
+}
+
+double gridloom::loom::getWrittenShare(Value value, const Libraries &libraries) {
+  Operation *producer = value.getDefiningOp();
+  // The call writes as much as its contraction would.
+  if (isa<DotGeneralOp, ConvolutionOp>(producer))
+    return isPart(producer, findAttention(producer, libraries)) ? 0 : 1;
+  return isEpilogue(producer, libraries) || staysInRegisters(value, libraries) ? 0 : 1;
+}
+
+Columns gridloom::loom::findColumns(Operation *op, const Libraries &libraries) {
+  auto convolution = dyn_cast<ConvolutionOp>(op);
+  if (!convolution || isLibraryConvolution(convolution, libraries))
+    return {};
+  ArrayRef<int64_t> weight = getType(convolution.getWeight()).getShape();
+  int64_t groups = convolution.getGroups();
+  // Few filters for each channel are multiplied without a product.
+  constexpr int64_t mostFilters = 4;
+  if (groups > 1 && weight[1] == 1 && weight[0] <= mostFilters * groups)
+    return {};
+  Columns columns;
+  for (int64_t dilation : convolution.getInputDilations())
+    columns.zeros *= dilation;
+  columns.isPadded =
+      columns.zeros > 1 || !areAll(convolution.getLow(), 0) || !areAll(convolution.getHigh(), 0);
+  columns.areCopied =
+      columns.isPadded || !areAll(weight.drop_front(2), 1) || !areAll(convolution.getStrides(), 1);
+  return columns;
+}
+
+std::string gridloom::loom::describePlace(Operation *op, const Libraries &libraries) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << static_cast<int>(findPlace(op, libraries));
+  for (OpOperand &operand : op->getOpOperands())
+    os << ' ' << getReadShare(operand, libraries);
+  for (Value result : op->getResults())
+    os << ' ' << (staysInRegisters(result, libraries) ? 'r' : 'm');
+  return text;
+}

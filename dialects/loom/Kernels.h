@@ -1,0 +1,66 @@
+//===- Kernels.h - which operations will be one kernel ----------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// What prices say before anything is fused: which operations will share a kernel or a call of a
+// library, so that what passes between them costs nothing and one launch is paid for all. The
+// phases layout and fuse decide it (passes/fuse/FusionGroups.h, FormMatmuls, FormAttention,
+// FormConvolutions); here are their rules as far as operations and their readers tell, without
+// strides and layouts.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_DIALECTS_LOOM_KERNELS_H
+#define GRIDLOOM_DIALECTS_LOOM_KERNELS_H
+
+#include "cluster/Machine.h"
+#include "dialects/loom/Loom.h"
+
+namespace gridloom::loom {
+
+/// What the libraries of a machine's devices do in one call.
+struct Libraries {
+  bool attention = false;    ///< in 16 bits
+  bool convolutions = false; ///< otherwise they are products of copied columns
+  bool epilogues = false;    ///< of a product, residuals and activations; biases always
+
+  bool mergesProducts = false; ///< of one operand and several weights
+
+  static Libraries of(const cluster::Machine &machine);
+};
+
+/// Whether a value passes from the operation that makes it to its only reader within a kernel or
+/// call.
+bool staysInRegisters(mlir::Value value, const Libraries &libraries);
+
+/// What of an operation is done where.
+enum class Place {
+  Kernel,  ///< its kernel or call starts with it
+  Joined,  ///< in the kernel of what reads it
+  Call,    ///< in a library's call, as an epilogue, a part of an attention or of a product
+  Address, ///< nowhere: those who read it read elsewhere
+};
+Place findPlace(mlir::Operation *op, const Libraries &libraries);
+
+/// Of what a kernel or call reads for an operand, the share that lies in memory: a broadcast is
+/// repeated in each kernel that reads it, and so is a number.
+double getReadShare(mlir::OpOperand &operand, const Libraries &libraries);
+/// The same of a result that is written: a call writes once, whatever its epilogue does.
+double getWrittenShare(mlir::Value value, const Libraries &libraries);
+
+/// How a convolution is done that no library has.
+struct Columns {
+  bool areCopied = false; ///< in a kernel of their own, then there is a product
+  bool isPadded = false;  ///< the input, in a kernel before
+  int64_t zeros = 1;      ///< elements of the product for each that is not an inserted zero
+};
+Columns findColumns(mlir::Operation *op, const Libraries &libraries);
+
+/// Whatever of an operation's place and operands its price depends on, as text: two with equal
+/// attributes, types and texts cost the same.
+std::string describePlace(mlir::Operation *op, const Libraries &libraries);
+
+} // namespace gridloom::loom
+
+#endif // GRIDLOOM_DIALECTS_LOOM_KERNELS_H

@@ -1,0 +1,103 @@
+//===- SplitReshards.cpp - what lies between two splits -------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/shard/SplitReshards.h"
+
+#include "dialects/dist/MoveCost.h"
+#include "dialects/loom/Work.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::dist;
+
+/// Whether a partial value can be reduced straight into the parts that `to` has of dimension `dim`.
+static bool scatters(const Sharding &from, const Sharding &to, size_t dim) {
+  const Sharding::Dim &have = from.dims[dim], &want = to.dims[dim];
+  return want.axes.size() > have.axes.size() && isPrefix(have.axes, want.axes) &&
+         (have.axes.empty() || have.granule == want.granule) &&
+         llvm::all_of(ArrayRef(want.axes).drop_front(have.axes.size()),
+                      [&](StringAttr axis) { return llvm::is_contained(from.unreduced, axis); });
+}
+
+/// The time to reduce what `to` does not leave partial; nothing else is done to partial sums.
+static double getPartialSeconds(RankedTensorType type, const Sharding &from, const Sharding &to,
+                                const Mesh &mesh) {
+  AxisList reduced = from.unreduced;
+  for (StringAttr axis : to.unreduced) {
+    auto *found = llvm::find(reduced, axis);
+    if (found == reduced.end() || from.reduction != ReductionKind::Sum || from.dims != to.dims)
+      return std::numeric_limits<double>::infinity();
+    reduced.erase(found);
+  }
+  auto bytes = static_cast<double>(loom::getByteSize(getLocalType(type, from, mesh)));
+  return reduced.empty() ? 0 : mesh.getSeconds(cluster::Collective::AllReduce, bytes, reduced);
+}
+
+/// The time to cut a device's part out of what it has, which is a copy, as is padding a whole
+/// dimension to equal parts. Fusion may spare it, but not before a library call.
+static double getCutSeconds(RankedTensorType type, const Sharding &from, const Sharding &to,
+                            const Mesh &mesh) {
+  auto whole = static_cast<double>(loom::getByteSize(getLocalType(type, from, mesh)));
+  double share = 1, padded = 0;
+  for (auto [size, have, want] : llvm::zip_equal(type.getShape(), from.dims, to.dims)) {
+    if (want.axes.size() <= have.axes.size() || !isPrefix(have.axes, want.axes))
+      continue;
+    int64_t parts = 1;
+    for (StringAttr axis : ArrayRef(want.axes).drop_front(have.axes.size()))
+      parts *= from.usesAxis(axis) ? 1 : mesh.getSize(axis);
+    share /= static_cast<double>(parts);
+    if (parts > 1 && have.axes.empty() && size % (parts * want.granule) != 0)
+      padded = whole;
+  }
+  if (share == 1)
+    return 0;
+  cluster::Work copy;
+  copy.readBytes = copy.writtenBytes = padded + share * whole;
+  double seconds = 0;
+  for (const cluster::DeviceKind &kind : mesh.getMachine().kinds)
+    seconds = std::max(seconds, cluster::getComputeParts(kind, copy).memory);
+  return seconds;
+}
+
+ReshardCost gridloom::getReshardCost(RankedTensorType type, const Sharding &from,
+                                     const Sharding &to, const Mesh &mesh) {
+  ReshardCost cost;
+  if (!to.unreduced.empty()) {
+    cost.seconds = getPartialSeconds(type, from, to, mesh);
+    return cost;
+  }
+  Sharding reduced = from;
+  for (size_t dim = 0; dim < to.dims.size() && !reduced.unreduced.empty(); ++dim) {
+    if (!scatters(reduced, to, dim))
+      continue;
+    RankedTensorType local = getLocalType(type, reduced, mesh);
+    ArrayRef<StringAttr> parts =
+        ArrayRef(to.dims[dim].axes).drop_front(reduced.dims[dim].axes.size());
+    cost.seconds += mesh.getSeconds(cluster::Collective::ReduceScatter,
+                                    static_cast<double>(loom::getByteSize(local)), parts);
+    cost.copies += getOrderSeconds(local, dim, mesh);
+    llvm::erase_if(reduced.unreduced,
+                   [&](StringAttr axis) { return llvm::is_contained(parts, axis); });
+    reduced.dims[dim] = to.dims[dim];
+  }
+  if (!reduced.unreduced.empty())
+    cost.seconds +=
+        mesh.getSeconds(cluster::Collective::AllReduce,
+                        static_cast<double>(loom::getByteSize(getLocalType(type, reduced, mesh))),
+                        reduced.unreduced);
+  reduced.unreduced.clear();
+  MoveCost move = getMoveCost(type, reduced, to, mesh);
+  cost.seconds += move.seconds;
+  cost.copies += move.copySeconds + getCutSeconds(type, reduced, to, mesh);
+  return cost;
+}
+
+double gridloom::getApartSeconds(RankedTensorType type, const Sharding &from, const Sharding &to,
+                                 const Mesh &mesh) {
+  cluster::Work work;
+  work.writtenBytes = static_cast<double>(loom::getByteSize(getLocalType(type, from, mesh)));
+  work.readBytes = static_cast<double>(loom::getByteSize(getLocalType(type, to, mesh)));
+  return cluster::getComputeSeconds(mesh.getMachine(), work);
+}

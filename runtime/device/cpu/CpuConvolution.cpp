@@ -1,0 +1,264 @@
+//===- CpuConvolution.cpp - convolutions on the CPU -----------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/device/cpu/CpuConvolution.h"
+
+#include "runtime/core/Error.h"
+#include "runtime/device/cpu/CpuMatmul.h"
+#include "runtime/device/cpu/ThreadPool.h"
+
+#include <algorithm>
+#include <mutex>
+#include <oneapi/dnnl/dnnl.hpp>
+
+using namespace gridloom::rt;
+using dnnl::memory;
+
+using Dims = memory::dims;
+using Forward = dnnl::convolution_forward;
+
+namespace {
+
+/// Rows of the result, along its first spatial dimension, and what they read of the input.
+struct Rows {
+  int64_t begin, end, first, last; // of the result; of the input, clipped to it
+  int64_t low, high;               // zeros around the latter
+};
+
+/// One primitive, for some rows of any image.
+struct Part {
+  Rows rows;
+  memory::desc input, output, scratch;
+  size_t weights; // an index into the weights in oneDNN's orders
+  Forward primitive;
+};
+
+/// The weights in one of oneDNN's orders.
+struct Packed {
+  memory::desc description;
+  memory values;
+};
+
+} // namespace
+
+struct CpuConvolution::Parts {
+  Dims input, inputStrides, weight, weightStrides, output, outputStrides;
+  Dims strides, low, high, dilations;
+  bool hasBias = false, hasConstantWeight = false;
+  memory::desc given, bias; // the weights as the plan has them
+  std::vector<Part> parts;
+  std::vector<Packed> packed;
+  const void *packedFrom = nullptr; // constant weights that are packed
+
+  explicit Parts(const ConvolutionProblem &problem);
+  bool tellRows(int64_t begin, int64_t end, Rows &rows) const;
+  void addPart(const Rows &rows);
+  void pack(const void *weight);
+  void runPart(const Part &part, int64_t image, std::span<const void *const> inputs,
+               float *out) const;
+};
+
+static dnnl::engine &getEngine() {
+  static dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+static dnnl::stream &getStream() {
+  thread_local dnnl::stream stream(getEngine());
+  return stream;
+}
+
+/// At least `bytes` of this thread's own.
+static void *getScratch(size_t bytes) {
+  constexpr size_t alignment = 64;
+  thread_local std::vector<std::byte> scratch;
+  if (scratch.size() < bytes + alignment)
+    scratch.resize(bytes + alignment);
+  void *data = scratch.data();
+  size_t room = scratch.size();
+  return std::align(alignment, bytes, data, room);
+}
+
+static memory view(const memory::desc &description, const void *data) {
+  return {description, getEngine(), const_cast<void *>(data)};
+}
+
+/// What `action` throws as an error of ours.
+template <typename Action> static void guard(ErrorCode code, const Action &action) {
+  try {
+    action();
+  } catch (const dnnl::error &error) {
+    throw Error(code, "convolution: oneDNN refuses it: " + std::string(error.message) +
+                          " (status " + std::to_string(int(error.status)) + ")");
+  }
+}
+
+static Dims toDims(std::span<const int64_t> list) { return {list.begin(), list.end()}; }
+
+CpuConvolution::Parts::Parts(const ConvolutionProblem &problem)
+    : input(toDims(problem.input)), inputStrides(toDims(problem.inputStrides)),
+      weight(toDims(problem.weight)), weightStrides(toDims(problem.weightStrides)),
+      output(toDims(problem.output)), outputStrides(toDims(problem.outputStrides)),
+      strides(toDims(problem.strides)), low(toDims(problem.low)), high(toDims(problem.high)),
+      dilations(toDims(problem.dilations)), hasBias(problem.epilogue.bias),
+      hasConstantWeight(problem.constantWeight) {
+  // oneDNN counts the elements between those of a window.
+  for (int64_t &dilation : dilations)
+    --dilation;
+  Dims shape = weight, steps = weightStrides;
+  if (problem.groups > 1) {
+    int64_t share = weight[0] / problem.groups;
+    shape[0] = share;
+    shape.insert(shape.begin(), problem.groups);
+    steps.insert(steps.begin(), share * weightStrides[0]);
+  }
+  given = memory::desc(shape, memory::data_type::f32, steps);
+  if (hasBias)
+    bias = memory::desc({weight[0]}, memory::data_type::f32, Dims{1});
+}
+
+/// False where some of the rows read zeros around the input only.
+bool CpuConvolution::Parts::tellRows(int64_t begin, int64_t end, Rows &rows) const {
+  int64_t first = begin * strides[0] - low[0],
+          last = (end - 1) * strides[0] - low[0] + (weight[2] - 1) * (dilations[0] + 1) + 1;
+  rows = {begin,
+          end,
+          std::max<int64_t>(first, 0),
+          std::min(last, input[2]),
+          std::max<int64_t>(-first, 0),
+          std::max<int64_t>(last - input[2], 0)};
+  return rows.first < rows.last;
+}
+
+static Forward::primitive_desc describe(const memory::desc &input, const memory::desc &weights,
+                                        const memory::desc &bias, const memory::desc &output,
+                                        const Dims &strides, const Dims &dilations, const Dims &low,
+                                        const Dims &high) {
+  dnnl::primitive_attr attributes;
+  // The library's own scratchpad belongs to the thread that makes the primitive.
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  constexpr auto kind = dnnl::prop_kind::forward_inference;
+  constexpr auto algorithm = dnnl::algorithm::convolution_direct;
+#if DNNL_VERSION_MAJOR >= 3
+  return {getEngine(), kind,    algorithm, input, weights, bias,
+          output,      strides, dilations, low,   high,    attributes};
+#else
+  return {{kind, algorithm, input, weights, bias, output, strides, dilations, low, high},
+          attributes,
+          getEngine()};
+#endif
+}
+
+void CpuConvolution::Parts::addPart(const Rows &rows) {
+  Dims in = input, out = output, before = low, after = high;
+  in[0] = out[0] = 1;
+  in[2] = rows.last - rows.first;
+  out[2] = rows.end - rows.begin;
+  before[0] = rows.low;
+  after[0] = rows.high;
+  auto forOneImage = [](const Dims &shape, Dims steps, const Dims &whole) {
+    // The stride of images of this height, which oneDNN recognises orders by.
+    if (whole[2] != shape[2])
+      steps[0] = steps[0] / whole[2] * shape[2];
+    return memory::desc(shape, memory::data_type::f32, steps);
+  };
+  Part part;
+  part.rows = rows;
+  part.input = forOneImage(in, inputStrides, input);
+  part.output = forOneImage(out, outputStrides, output);
+  memory::desc any(given.dims(), memory::data_type::f32, memory::format_tag::any);
+  auto description =
+      describe(part.input, any, bias, part.output, strides, dilations, before, after);
+  part.scratch = description.scratchpad_desc();
+  part.primitive = Forward(description);
+  memory::desc weights = description.weights_desc();
+  auto known = std::find_if(packed.begin(), packed.end(),
+                            [&](const Packed &each) { return each.description == weights; });
+  part.weights = size_t(known - packed.begin());
+  if (known == packed.end())
+    packed.push_back({weights, weights == given ? memory() : memory(weights, getEngine())});
+  parts.push_back(std::move(part));
+}
+
+void CpuConvolution::Parts::pack(const void *weight) {
+  if (hasConstantWeight && packedFrom == weight)
+    return;
+  for (Packed &each : packed) {
+    if (each.description == given)
+      continue;
+    memory from = view(given, weight);
+    dnnl::reorder(from, each.values).execute(getStream(), from, each.values);
+    getStream().wait();
+  }
+  packedFrom = weight;
+}
+
+void CpuConvolution::Parts::runPart(const Part &part, int64_t image,
+                                    std::span<const void *const> inputs, float *out) const {
+  const auto *in = static_cast<const float *>(inputs[0]);
+  const Packed &weights = packed[part.weights];
+  std::unordered_map<int, memory> arguments{
+      {DNNL_ARG_SRC,
+       view(part.input, in + image * inputStrides[0] + part.rows.first * inputStrides[2])},
+      {DNNL_ARG_WEIGHTS, weights.description == given ? view(given, inputs[1]) : weights.values},
+      {DNNL_ARG_DST,
+       view(part.output, out + image * outputStrides[0] + part.rows.begin * outputStrides[2])},
+      {DNNL_ARG_SCRATCHPAD, view(part.scratch, getScratch(part.scratch.get_size()))}};
+  if (hasBias)
+    arguments.emplace(DNNL_ARG_BIAS, view(bias, inputs[2]));
+  part.primitive.execute(getStream(), arguments);
+  getStream().wait();
+}
+
+CpuConvolution::CpuConvolution(const ConvolutionProblem &problem, int64_t threads) {
+  if (problem.type != DataType::F32)
+    throw Error(ErrorCode::Unavailable, "convolution: " + std::string(nameOf(problem.type)) +
+                                            " is not available on the cpu");
+  if (problem.epilogue.activation != Activation::None || problem.epilogue.residual)
+    throw Error(ErrorCode::Unavailable,
+                "convolution: activations and residuals are not available on the cpu");
+  // A primitive is made for as many threads of oneDNN's as run it: one, of the pool.
+  OneLibraryThread one;
+  guard(ErrorCode::Unavailable, [&] {
+    parts = std::make_unique<Parts>(problem);
+    int64_t height = problem.output[2];
+    int64_t wanted = problem.output[0] % threads == 0 ? 1 : std::min(threads, height);
+    int64_t step = (height + wanted - 1) / wanted;
+    std::vector<Rows> rows;
+    for (int64_t begin = 0; begin < height; begin += step)
+      if (!parts->tellRows(begin, std::min(begin + step, height), rows.emplace_back())) {
+        rows.clear();
+        break;
+      }
+    if (rows.size() <= 1)
+      rows = {{0, height, 0, problem.input[2], problem.low[0], problem.high[0]}};
+    for (const Rows &each : rows)
+      parts->addPart(each);
+  });
+}
+
+CpuConvolution::~CpuConvolution() = default;
+
+void CpuConvolution::forgetWeights() { parts->packedFrom = nullptr; }
+
+void CpuConvolution::run(ThreadPool &pool, std::span<const void *const> inputs, void *out) {
+  std::mutex mutex;
+  std::exception_ptr failure;
+  guard(ErrorCode::Internal, [&] {
+    parts->pack(inputs[1]);
+    auto perImage = int64_t(parts->parts.size());
+    pool.parallelFor(parts->output[0] * perImage, [&](int64_t task) {
+      try {
+        parts->runPart(parts->parts[size_t(task % perImage)], task / perImage, inputs,
+                       static_cast<float *>(out));
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        failure = std::current_exception();
+      }
+    });
+    if (failure)
+      std::rethrow_exception(failure);
+  });
+}
