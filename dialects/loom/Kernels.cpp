@@ -6,6 +6,8 @@
 #include "dialects/loom/Kernels.h"
 
 #include "dialects/loom/Control.h"
+#include "dialects/loom/LoomWindow.h"
+#include "dialects/loom/Training.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -23,7 +25,7 @@ Libraries Libraries::of(const cluster::Machine &machine) {
       !machine.kinds.empty() && llvm::all_of(machine.kinds, [](const cluster::DeviceKind &kind) {
         return StringRef(kind.target).starts_with("cuda:");
       });
-  return {isGpu, isGpu, isGpu, isGpu};
+  return {isGpu, isGpu ? ConvolutionLibrary::All : ConvolutionLibrary::Forward, isGpu, isGpu};
 }
 
 static RankedTensorType getType(Value value) { return cast<RankedTensorType>(value.getType()); }
@@ -207,12 +209,20 @@ static bool areAll(ArrayRef<int64_t> values, int64_t wanted) {
   return llvm::all_of(values, [&](int64_t value) { return value == wanted; });
 }
 
-/// Whether a library does a convolution as it is; otherwise it is a product of copied columns.
-static bool isLibraryConvolution(ConvolutionOp op, const Libraries &libraries) {
+bool loom::isLibraryConvolution(ConvolutionOp op, ConvolutionLibrary library) {
   constexpr int64_t mostRank = 5;
+  auto function = op->getParentOfType<func::FuncOp>();
   Type element = op.getType().getElementType();
-  return libraries.convolutions && (element.isF32() || element.isF16() || element.isBF16()) &&
-         op.getType().getRank() <= mostRank && areAll(op.getInputDilations(), 1);
+  bool isAny = function && (element.isF32() || element.isF16() || element.isBF16()) &&
+               op.getType().getRank() <= mostRank && op.getType().getNumElements() > 0 &&
+               getType(op.getInput()).getNumElements() > 0 &&
+               getType(op.getWeight()).getNumElements() > 0 && areAll(op.getInputDilations(), 1);
+  if (!isAny || library != ConvolutionLibrary::Forward)
+    return isAny && library == ConvolutionLibrary::All;
+  ArrayRef<int64_t> window = getType(op.getWeight()).getShape().drop_front(2);
+  return element.isF32() &&
+         computeProduct(window) <= computeProduct(op.getType().getShape().drop_front(2)) &&
+         !isTrainStep(function);
 }
 
 /// The call that an operation may be the last of, by what comes before it.
@@ -220,8 +230,8 @@ static std::optional<Call> findCall(Operation *op, const Libraries &libraries) {
   if (isa<DotGeneralOp>(op))
     return findAttention(op, libraries) ? std::nullopt : std::optional(Call{op, {}});
   if (auto convolution = dyn_cast<ConvolutionOp>(op))
-    return isLibraryConvolution(convolution, libraries) ? std::optional(Call{op, {}})
-                                                        : std::nullopt;
+    return isLibraryConvolution(convolution, libraries.convolutions) ? std::optional(Call{op, {}})
+                                                                     : std::nullopt;
   if (!isa<AddOp, MaximumOp, GeluOp>(op))
     return std::nullopt;
   for (Value value : op->getOperands()) {
@@ -411,7 +421,7 @@ double gridloom::loom::getWrittenShare(Value value, const Libraries &libraries) 
 
 Columns gridloom::loom::findColumns(Operation *op, const Libraries &libraries) {
   auto convolution = dyn_cast<ConvolutionOp>(op);
-  if (!convolution || isLibraryConvolution(convolution, libraries))
+  if (!convolution || isLibraryConvolution(convolution, libraries.convolutions))
     return {};
   ArrayRef<int64_t> weight = getType(convolution.getWeight()).getShape();
   int64_t groups = convolution.getGroups();

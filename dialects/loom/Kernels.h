@@ -19,11 +19,19 @@
 
 namespace gridloom::loom {
 
+/// Which convolutions a library does as they are: all others are products of copied columns.
+enum class ConvolutionLibrary {
+  None,
+  Forward, ///< of f32, outside training steps, where the window is no larger than the result
+  All
+};
+bool isLibraryConvolution(ConvolutionOp op, ConvolutionLibrary library);
+
 /// What the libraries of a machine's devices do in one call.
 struct Libraries {
-  bool attention = false;    ///< in 16 bits
-  bool convolutions = false; ///< otherwise they are products of copied columns
-  bool epilogues = false;    ///< of a product, residuals and activations; biases always
+  bool attention = false; ///< in 16 bits
+  ConvolutionLibrary convolutions = ConvolutionLibrary::Forward;
+  bool epilogues = false; ///< of a product, residuals and activations; biases always
 
   bool mergesProducts = false; ///< of one operand and several weights
 

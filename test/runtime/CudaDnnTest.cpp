@@ -91,8 +91,10 @@ struct Convolution {
     weightStrides = layOut(weight);
     outputStrides = layOut(output);
     Epilogue epilogue{bias, residual, relu ? Activation::Relu : Activation::None};
-    return {type, input, inputStrides, weight, weightStrides, output, outputStrides, strides,
-            low,  high,  dilations,    groups, epilogue,      tf32,   workspaceLimit};
+    return {type,          input,         inputStrides, weight, weightStrides,
+            output,        outputStrides, strides,      low,    high,
+            dilations,     groups,        epilogue,     tf32,   /*constantWeight=*/false,
+            workspaceLimit};
   }
 
   /// By definition.
