@@ -215,8 +215,8 @@ TEST(LibraryVerifierTest, ADeviceWithoutTheLibrarySaysSo) {
   PlanBuilder plan = makePlan();
   std::unique_ptr<Device> device = createCpuDevice(1);
   try {
-    device->createConvolution(toProblem(convolution(plan)));
-    FAIL() << "the CPU has convolved";
+    device->createAttention(toProblem(attention(plan)));
+    FAIL() << "the CPU has computed attention";
   } catch (const Error &error) {
     EXPECT_EQ(error.getCode(), ErrorCode::Unavailable);
     EXPECT_THAT(error.what(), HasSubstr("has no library; compile the model for this device"));
