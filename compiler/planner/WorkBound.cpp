@@ -21,7 +21,7 @@ namespace {
 class Divisions {
 public:
   Divisions(Operation *op, const cluster::Machine &machine)
-      : op(op), machine(machine), types(dist::getTensorTypes(op)),
+      : work(op, machine, /*isBound=*/true), types(dist::getTensorTypes(op)),
         rule(cast<dist::ShardingRuleInterface>(op).getShardingRule()), parts(rule.sizes.size(), 1) {
     sizes.resize(types.size());
   }
@@ -81,11 +81,10 @@ private:
         sizes[i] *= roundUp(size, count);
       }
     }
-    least = std::min(least, loom::getShareSeconds(op, share, sizes, machine));
+    least = std::min(least, work.getSeconds(share, sizes));
   }
 
-  Operation *op;
-  const cluster::Machine &machine;
+  loom::SharedWork work;
   SmallVector<RankedTensorType> types;
   dist::ShardingRule rule;
   SmallVector<int64_t> parts; ///< by factor
@@ -154,7 +153,7 @@ void WorkBound::addProgram(func::FuncOp func) {
     functions.push_back(body);
   });
   double launch = loom::getLaunchSeconds(machine);
-  loom::Libraries libraries = loom::Libraries::of(machine);
+  loom::Libraries libraries = loom::Libraries::of(machine, /*isBound=*/true);
   llvm::StringMap<size_t> numbers;
   for (func::FuncOp function : functions) {
     // What an input is in: micro-batches cut all of that.

@@ -20,12 +20,13 @@ static constexpr size_t kMostPieces = 8;
 /// Depths of heads that libraries of attention know: multiples of the one, up to the other.
 static constexpr int64_t kDepthMultiple = 8, kMostDepth = 128;
 
-Libraries Libraries::of(const cluster::Machine &machine) {
+Libraries Libraries::of(const cluster::Machine &machine, bool isBound) {
   bool isGpu =
       !machine.kinds.empty() && llvm::all_of(machine.kinds, [](const cluster::DeviceKind &kind) {
         return StringRef(kind.target).starts_with("cuda:");
       });
-  return {isGpu, isGpu ? ConvolutionLibrary::All : ConvolutionLibrary::Forward, isGpu, isGpu};
+  return {isGpu, isGpu ? ConvolutionLibrary::All : ConvolutionLibrary::Forward, isGpu, isGpu,
+          isBound};
 }
 
 static RankedTensorType getType(Value value) { return cast<RankedTensorType>(value.getType()); }
@@ -87,7 +88,9 @@ static bool isPlainProduct(DotGeneralOp dot, int64_t rank) {
          dot.getLhsContract().size() == 1;
 }
 
-static bool isDepth(int64_t size) { return size % kDepthMultiple == 0 && size <= kMostDepth; }
+static bool isDepth(int64_t size, const Libraries &libraries) {
+  return libraries.isBound || (size % kDepthMultiple == 0 && size <= kMostDepth);
+}
 
 /// Whether a value is a product behind factors and conversions: of a sum, the scores, not the mask.
 static bool isScaledProduct(Value value) {
@@ -115,12 +118,13 @@ static Value getScoresOperand(Operation *op, bool isSoft, bool &isMasked) {
 }
 
 /// The attention that a product ends; none where a library has no such.
-static std::optional<Attention> matchAttention(DotGeneralOp product) {
+static std::optional<Attention> matchAttention(DotGeneralOp product, const Libraries &libraries) {
   int64_t rank = getType(product.getLhs()).getRank();
   Type element = product.getType().getElementType();
   if (rank < 3 || rank > 4 || !isPlainProduct(product, rank) ||
       product.getLhsContract() != ArrayRef<int64_t>{rank - 1} ||
-      !(element.isF16() || element.isBF16()) || !isDepth(product.getType().getShape().back()))
+      !(element.isF16() || element.isBF16()) ||
+      !isDepth(product.getType().getShape().back(), libraries))
     return std::nullopt;
   Attention attention{product, {}};
   bool isSoft = false, isMasked = false;
@@ -131,7 +135,7 @@ static std::optional<Attention> matchAttention(DotGeneralOp product) {
     attention.inner.push_back(op);
     if (auto dot = dyn_cast<DotGeneralOp>(op)) {
       bool fits = isSoft && isPlainProduct(dot, rank) &&
-                  isDepth(getType(dot.getLhs()).getDimSize(dot.getLhsContract()[0]));
+                  isDepth(getType(dot.getLhs()).getDimSize(dot.getLhsContract()[0]), libraries);
       return fits ? std::optional(std::move(attention)) : std::nullopt;
     }
     value = getScoresOperand(op, isSoft, isMasked);
@@ -148,13 +152,13 @@ static std::optional<Attention> findAttention(Operation *op, const Libraries &li
       !isa<ConvertOp, SelectOp, AddOp, MultiplyOp, DivideOp, SoftmaxOp, DotGeneralOp>(op))
     return std::nullopt;
   if (auto product = dyn_cast<DotGeneralOp>(op))
-    if (std::optional<Attention> attention = matchAttention(product))
+    if (std::optional<Attention> attention = matchAttention(product, libraries))
       return attention;
   Operation *last = op;
   for (int i = 0; i < kLongestAttention; ++i) {
     last = getOnlyReader(last->getResult(0));
     if (auto product = dyn_cast_or_null<DotGeneralOp>(last)) {
-      std::optional<Attention> attention = matchAttention(product);
+      std::optional<Attention> attention = matchAttention(product, libraries);
       return attention && llvm::is_contained(attention->inner, op) ? attention : std::nullopt;
     }
     if (!last || !isa<ConvertOp, SelectOp, AddOp, MultiplyOp, DivideOp, SoftmaxOp>(last))
@@ -313,6 +317,8 @@ static bool isAddress(Operation *op, const Libraries &libraries) {
   auto transpose = dyn_cast<TransposeOp>(op);
   if (!transpose)
     return false;
+  if (libraries.isBound)
+    return true;
   Value input = transpose.getInput();
   ArrayRef<int64_t> shape = getType(input).getShape();
   auto moved = llvm::filter_to_vector(transpose.getPermutation(),
@@ -434,6 +440,7 @@ Columns gridloom::loom::findColumns(Operation *op, const Libraries &libraries) {
     columns.zeros *= dilation;
   columns.isPadded =
       columns.zeros > 1 || !areAll(convolution.getLow(), 0) || !areAll(convolution.getHigh(), 0);
+  columns.isPadded &= !libraries.isBound;
   columns.areCopied =
       columns.isPadded || !areAll(weight.drop_front(2), 1) || !areAll(convolution.getStrides(), 1);
   return columns;

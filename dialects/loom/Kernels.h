@@ -35,7 +35,11 @@ struct Libraries {
 
   bool mergesProducts = false; ///< of one operand and several weights
 
-  static Libraries of(const cluster::Machine &machine);
+  /// A bound is of all ways to split a program, parts of which may be one kernel where the whole is
+  /// not: dimensions of one element have no order, and padding may be another device's part.
+  bool isBound = false;
+
+  static Libraries of(const cluster::Machine &machine, bool isBound = false);
 };
 
 /// Whether a value passes from the operation that makes it to its only reader within a kernel or

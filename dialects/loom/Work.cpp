@@ -15,50 +15,69 @@ using namespace gridloom::loom;
 
 static bool isContraction(Operation *op) { return isa<DotGeneralOp, ConvolutionOp>(op); }
 
-/// Bytes of the columns of a convolution: with O elements of the result, W of the weight and M
-/// multiply-adds, O W / M are the channels of the result, and M / (O W / M) the columns, of each
-/// group.
-static double getColumnBytes(ConvolutionOp op, double multiplies, ArrayRef<double> bytes) {
-  double element = static_cast<double>(getByteSize(op.getType().clone(ArrayRef<int64_t>())));
-  double outputs = bytes.back() / element, weights = bytes[1] / element;
-  if (outputs <= 0 || weights <= 0)
-    return 0;
-  return element * multiplies * multiplies / (outputs * weights) *
-         static_cast<double>(op.getGroups());
-}
-
-static cluster::Work getShareOfWork(Operation *op, double share, ArrayRef<double> sizes,
-                                    const Libraries &libraries) {
-  cluster::Work work;
-  auto costed = dyn_cast<CostInterface>(op);
+SharedWork::SharedWork(Operation *op, const cluster::Machine &machine, bool isBound)
+    : machine(machine), numOperands(op->getNumOperands()),
+      // Of a table, the rows that are looked up.
+      isTable(isa<GatherOp>(op)) {
+  Libraries libraries = Libraries::of(machine, isBound);
   Place place = findPlace(op, libraries);
-  if (!costed || op->getNumOperands() == 0 || isa<ReshapeOp, BroadcastOp>(op) ||
-      place == Place::Address)
-    return work;
-  work.kind = isContraction(op) ? cluster::WorkClass::Contraction : cluster::WorkClass::Other;
-  work.type = op->hasAttr("tf32")
-                  ? cluster::NumberType::Tf32
-                  : dist::getNumberType(getElementTypeOrSelf(op->getOperand(0).getType()));
+  auto costed = dyn_cast<CostInterface>(op);
+  shares.resize(op->getNumOperands() + op->getNumResults());
+  if (!costed || numOperands == 0 || isa<ReshapeOp, BroadcastOp>(op) || place == Place::Address)
+    return;
+  whole.kind = isContraction(op) ? cluster::WorkClass::Contraction : cluster::WorkClass::Other;
+  whole.type = op->hasAttr("tf32")
+                   ? cluster::NumberType::Tf32
+                   : dist::getNumberType(getElementTypeOrSelf(op->getOperand(0).getType()));
+  columns = findColumns(op, libraries);
   // What a library does beside products takes it no time.
   if (place != Place::Call || isContraction(op))
-    work.flops = share * static_cast<double>(costed.getFlops());
-  size_t numOperands = op->getNumOperands();
-  for (auto [operand, bytes] : llvm::zip(op->getOpOperands(), sizes)) {
-    // Of a table, the rows that are looked up.
-    bool isTable = operand.getOperandNumber() == 0 && isa<GatherOp>(op);
-    work.readBytes +=
-        getReadShare(operand, libraries) * (isTable ? std::min(bytes, sizes.back()) : bytes);
+    whole.flops = static_cast<double>(costed.getFlops()) * static_cast<double>(columns.zeros);
+  for (OpOperand &operand : op->getOpOperands())
+    shares[operand.getOperandNumber()] = getReadShare(operand, libraries);
+  for (OpResult result : op->getResults())
+    shares[numOperands + result.getResultNumber()] = getWrittenShare(result, libraries);
+  launches =
+      (place == Place::Kernel ? 1 : 0) + (columns.areCopied ? 1 : 0) + (columns.isPadded ? 1 : 0);
+  if (auto convolution = dyn_cast<ConvolutionOp>(op)) {
+    elementBytes =
+        static_cast<double>(getByteSize(convolution.getType().clone(ArrayRef<int64_t>())));
+    groups = static_cast<double>(convolution.getGroups());
   }
-  for (auto [result, bytes] : llvm::zip_equal(op->getResults(), sizes.drop_front(numOperands)))
-    work.writtenBytes += getWrittenShare(result, libraries) * bytes;
-  Columns columns = findColumns(op, libraries);
-  work.flops *= static_cast<double>(columns.zeros);
-  double copied =
-      columns.areCopied ? getColumnBytes(cast<ConvolutionOp>(op), work.flops / 2, sizes) : 0;
-  double padded = columns.isPadded ? static_cast<double>(columns.zeros) * sizes.front() : 0;
-  work.readBytes += copied + padded;
-  work.writtenBytes += copied + padded;
-  return work;
+}
+
+/// Of a convolution: with O elements of the result, W of the weight and M multiply-adds, O W / M
+/// are the channels of the result, and M / (O W / M) the columns, of each group.
+double SharedWork::getColumnBytes(double multiplies, ArrayRef<double> bytes) const {
+  double outputs = bytes.back() / elementBytes, weights = bytes[1] / elementBytes;
+  return outputs > 0 && weights > 0
+             ? elementBytes * multiplies * multiplies / (outputs * weights) * groups
+             : 0;
+}
+
+double SharedWork::getSeconds(double share, ArrayRef<double> bytes) const {
+  cluster::Work work = whole;
+  work.flops *= share;
+  for (auto [i, part] : llvm::enumerate(shares)) {
+    double read = isTable && i == 0 ? std::min(bytes[i], bytes.back()) : bytes[i];
+    (i < numOperands ? work.readBytes : work.writtenBytes) += part * read;
+  }
+  double copied = columns.areCopied ? getColumnBytes(work.flops / 2, bytes) : 0;
+  if (columns.isPadded)
+    copied += static_cast<double>(columns.zeros) * bytes.front();
+  work.readBytes += copied;
+  work.writtenBytes += copied;
+  double slowest = 0;
+  for (const cluster::DeviceKind &kind : machine.kinds) // a time has one launch
+    if (double seconds = cluster::getComputeSeconds(kind, work); seconds > 0)
+      slowest = std::max(slowest, seconds + (launches - 1) * kind.launchSeconds);
+  return slowest;
+}
+
+double SharedWork::getSeconds(double share, ArrayRef<RankedTensorType> types) const {
+  auto bytes = llvm::map_to_vector(
+      types, [](RankedTensorType type) { return static_cast<double>(getByteSize(type)); });
+  return getSeconds(share, bytes);
 }
 
 double gridloom::loom::getLaunchSeconds(const cluster::Machine &machine) {
@@ -68,33 +87,11 @@ double gridloom::loom::getLaunchSeconds(const cluster::Machine &machine) {
   return most;
 }
 
-double gridloom::loom::getShareSeconds(Operation *op, double share,
-                                       ArrayRef<RankedTensorType> types,
-                                       const cluster::Machine &machine) {
-  auto sizes = llvm::map_to_vector(
-      types, [](RankedTensorType type) { return static_cast<double>(getByteSize(type)); });
-  return getShareSeconds(op, share, sizes, machine);
-}
-
-double gridloom::loom::getShareSeconds(Operation *op, double share, ArrayRef<double> bytes,
-                                       const cluster::Machine &machine) {
-  Libraries libraries = Libraries::of(machine);
-  cluster::Work work = getShareOfWork(op, share, bytes, libraries);
-  Columns columns = findColumns(op, libraries);
-  double launches = (findPlace(op, libraries) == Place::Kernel ? 1 : 0) +
-                    (columns.areCopied ? 1 : 0) + (columns.isPadded ? 1 : 0);
-  double slowest = 0;
-  for (const cluster::DeviceKind &kind : machine.kinds) // a time has one launch
-    if (double seconds = cluster::getComputeSeconds(kind, work); seconds > 0)
-      slowest = std::max(slowest, seconds + (launches - 1) * kind.launchSeconds);
-  return slowest;
-}
-
 double gridloom::loom::getComputeSeconds(Operation *op, const cluster::Machine &machine) {
   if (!isControl(op) && !isa<CostInterface>(op))
     return 0;
   if (!isControl(op))
-    return getShareSeconds(op, /*share=*/1, dist::getTensorTypes(op), machine);
+    return SharedWork(op, machine).getSeconds(/*share=*/1, dist::getTensorTypes(op));
   double dearest = 0;
   for (BodyLink &link : getBodies(op)) {
     double seconds = 0;

@@ -16,14 +16,28 @@ namespace gridloom::loom {
 /// takes that of its body as often as it runs, a branch that of its dearer body.
 double getComputeSeconds(mlir::Operation *op, const cluster::Machine &machine);
 
-/// The time of what a device does of an operation that it does `share` of, on tensors of these
-/// types: operands, then results. Nothing for loops and branches.
-double getShareSeconds(mlir::Operation *op, double share,
-                       llvm::ArrayRef<mlir::RankedTensorType> types,
-                       const cluster::Machine &machine);
-/// The same of tensors of so many bytes.
-double getShareSeconds(mlir::Operation *op, double share, llvm::ArrayRef<double> bytes,
-                       const cluster::Machine &machine);
+/// The work of an operation that devices share. Nothing for loops and branches.
+class SharedWork {
+public:
+  SharedWork(mlir::Operation *op, const cluster::Machine &machine, bool isBound = false);
+
+  /// The time of a device that does `share` of it, on tensors of so many bytes: operands, then
+  /// results.
+  double getSeconds(double share, llvm::ArrayRef<double> bytes) const;
+  /// The same on tensors of these types.
+  double getSeconds(double share, llvm::ArrayRef<mlir::RankedTensorType> types) const;
+
+private:
+  double getColumnBytes(double multiplies, llvm::ArrayRef<double> bytes) const;
+
+  const cluster::Machine &machine;
+  cluster::Work whole;
+  double launches = 0, elementBytes = 0, groups = 1;
+  llvm::SmallVector<double> shares; ///< by tensor, of what lies in memory
+  size_t numOperands = 0;
+  bool isTable = false;
+  Columns columns;
+};
 
 /// What it takes at least that a value is sent between its maker and its reader, which would be one
 /// kernel otherwise: one more is started.

@@ -128,7 +128,7 @@ static bool isImplied(Operation *op, const ShardingRule &rule, const FactorSplit
 }
 
 static SplitChoice makeChoice(Operation *op, const ShardingRule &rule, const OpSplits &splits,
-                              const Mesh &mesh) {
+                              const loom::SharedWork &work, const Mesh &mesh) {
   SplitChoice choice;
   choice.splits = splits.getAttr(op->getContext());
   SmallVector<RankedTensorType> local;
@@ -138,9 +138,7 @@ static SplitChoice makeChoice(Operation *op, const ShardingRule &rule, const OpS
     choice.shardings.push_back(sharding.getAttr(mesh));
   }
   choice.seconds = getInnerSeconds(op, rule, splits.factors, local, mesh);
-  if (isa<loom::CostInterface>(op))
-    choice.seconds +=
-        loom::getShareSeconds(op, getShare(rule, splits.factors, mesh), local, mesh.getMachine());
+  choice.seconds += work.getSeconds(getShare(rule, splits.factors, mesh), local);
   return choice;
 }
 
@@ -160,11 +158,13 @@ static std::vector<AxisList> listUnreduced(const FactorSplits &splits, ArrayRef<
 }
 
 std::vector<SplitChoice> gridloom::listSplitChoices(Operation *op, ArrayRef<StringAttr> axes,
-                                                    const Mesh &mesh, bool mayPassSums) {
+                                                    const Mesh &mesh, bool mayPassSums,
+                                                    bool isBound) {
   ShardingRule rule = cast<ShardingRuleInterface>(op).getShardingRule();
+  loom::SharedWork work(op, mesh.getMachine(), isBound);
   std::vector<SplitChoice> choices, passing;
   if (op->hasAttr(kSplits)) {
-    choices.push_back(makeChoice(op, rule, *readSplits(op, rule, mesh), mesh));
+    choices.push_back(makeChoice(op, rule, *readSplits(op, rule, mesh), work, mesh));
     return choices;
   }
   FactorSplits cuts = findCutsInTime(op, rule, mesh);
@@ -173,13 +173,13 @@ std::vector<SplitChoice> gridloom::listSplitChoices(Operation *op, ArrayRef<Stri
       continue;
     OpSplits splits;
     splits.factors = std::move(factors);
-    choices.push_back(makeChoice(op, rule, splits, mesh));
+    choices.push_back(makeChoice(op, rule, splits, work, mesh));
     if (!mayPassSums)
       continue;
     std::vector<AxisList> sums = listUnreduced(splits.factors, axes);
     for (AxisList &unreduced : llvm::drop_begin(sums)) {
       splits.unreduced = std::move(unreduced);
-      passing.push_back(makeChoice(op, rule, splits, mesh));
+      passing.push_back(makeChoice(op, rule, splits, work, mesh));
     }
   }
   choices.insert(choices.end(), passing.begin(), passing.end());

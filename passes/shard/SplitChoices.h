@@ -27,10 +27,11 @@ dist::Sharding getWholeInTime(mlir::Value value);
 /// split nothing. An axis earlier in the list is major where several split one factor. Tensors stay
 /// cut into micro-batches as their shardings say, and costs are those of one. An operation that has
 /// `dist.splits`, which its rule allows, has this way alone. Communication to bring operands there
-/// and to reduce results is not counted.
+/// and to reduce results is not counted. With `isBound`, costs are what no part takes less than.
 std::vector<SplitChoice> listSplitChoices(mlir::Operation *op,
                                           llvm::ArrayRef<mlir::StringAttr> axes,
-                                          const dist::Mesh &mesh, bool mayPassSums);
+                                          const dist::Mesh &mesh, bool mayPassSums,
+                                          bool isBound = false);
 
 } // namespace gridloom
 

@@ -63,7 +63,7 @@ SplitProblem::SplitProblem(ModuleOp module, ArrayRef<StringAttr> axes, ArrayRef<
     : mesh(mesh), axes(axes), batch(batch), stageAxes(getStageAxes(module)),
       stages(mesh.getSize(stageAxes)),
       microbatches(mesh.getSize(StringAttr::get(mesh.getContext(), MeshOp::kMicroAxis))),
-      libraries(loom::Libraries::of(mesh.getMachine())), mostBytes(mostBytes),
+      libraries(loom::Libraries::of(mesh.getMachine(), boundsTime)), mostBytes(mostBytes),
       boundsTime(boundsTime) {
   for (auto func : module.getOps<func::FuncOp>())
     if (!loom::isBody(func)) {
@@ -170,7 +170,7 @@ const SplitProblem::Choices &SplitProblem::getChoices(Operation *op) {
   if (!isNew)
     return choices;
   choices.tensors.resize(op->getNumOperands() + op->getNumResults());
-  for (const SplitChoice &choice : listSplitChoices(op, axes, mesh, passes)) {
+  for (const SplitChoice &choice : listSplitChoices(op, axes, mesh, passes, boundsTime)) {
     if (!llvm::all_of(choice.shardings, [&](ShardingAttr attr) { return splitsBatch(attr); }))
       continue;
     solver::Cost cost = toCost(choice.seconds);

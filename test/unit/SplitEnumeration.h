@@ -118,7 +118,7 @@ private:
             2 * getSeconds(cluster::Collective::AllReduce,
                            static_cast<double>(loom::getByteSize(local.back())) / lengthOf(factor),
                            splits.axes[factor]);
-    return seconds + loom::getShareSeconds(op, share, local, mesh.getMachine());
+    return seconds + loom::SharedWork(op, mesh.getMachine(), !countsAll).getSeconds(share, local);
   }
 
   /// Adds the way that splits the factors so, unless no shardings say that.
@@ -188,7 +188,8 @@ private:
     Value value;
     value.type = mlir::cast<mlir::RankedTensorType>(made.getType());
     mlir::Operation *maker = made.getDefiningOp();
-    value.isInKernel = loom::staysInRegisters(made, loom::Libraries::of(mesh.getMachine()));
+    value.isInKernel =
+        loom::staysInRegisters(made, loom::Libraries::of(mesh.getMachine(), !countsAll));
     value.isWeight = maker && mlir::isa<loom::GetWeightOp>(maker);
     if (maker && !value.isWeight) {
       value.maker = static_cast<int64_t>(numbers.lookup(maker));
