@@ -256,13 +256,13 @@ void Program::run(const ProgramMemory &memory, std::vector<TraceEvent> &trace) {
   mode = isCaptured ? Mode::Replay : Mode::Plain;
   if (mode == Mode::Replay && bases != capturedBases)
     throw Error(ErrorCode::Internal, "memory has moved since the graphs were captured");
-  int64_t begin = 0, end = 0;
   try {
+    // Streams may write these after this call has thrown, until they are drained.
     if (mode == Mode::Replay)
-      getOrigin().recordTime(&begin);
+      getOrigin().recordTime(&span.begin);
     runBody(program.body(), 0);
     if (mode == Mode::Replay)
-      getOrigin().recordTime(&end);
+      getOrigin().recordTime(&span.end);
     synchronize();
   } catch (const Error &error) {
     explain(error);
@@ -270,11 +270,9 @@ void Program::run(const ProgramMemory &memory, std::vector<TraceEvent> &trace) {
   for (const StretchTimes &times : stretches)
     timeline.insert(timeline.end(), times.done.begin(), times.done.end());
   for (const Timed &timed : timeline) {
-    begin = begin ? std::min(begin, timed.begin) : timed.begin;
-    end = std::max(end, timed.end);
+    span.begin = span.begin ? std::min(span.begin, timed.begin) : timed.begin;
+    span.end = std::max(span.end, timed.end);
   }
-  span.begin = begin;
-  span.end = end;
   for (const Timed &timed : timeline)
     addTraceEvent(timed, trace);
 }
