@@ -12,7 +12,8 @@ def DecomposeConvolutions : Pass<"loom-decompose-convolutions", "::mlir::ModuleO
     memory. A window of one element has no columns: the input is the matrix. `loom.reduce_window`
     becomes a padded input and a reduction of its windows. Where there are zeros between the input's
     elements, as in transposed convolutions and the gradients of strided ones, s of them for each element,
-    every s-th position of the result is computed by a convolution with every s-th element of the window.
+    every s-th position of the result is computed by a convolution with every s-th element of the window,
+    but not with `keep-library`: on GPUs more launches take longer than zeros.
     With `keep-library`, convolutions that cuDNN has stay as they are: of f32, f16 or bf16 over one to
     three dimensions, and not in the prologue, which has kernels only. With `keep-forward` it is those that
     oneDNN has: of f32, with a window no larger than the result, and not in training steps, whose gradients
