@@ -72,6 +72,7 @@ private:
     for (auto [size, count] : llvm::zip_equal(rule.sizes, parts))
       if (count > 1 && size > 0)
         share *= roundUp(size, count) / static_cast<double>(size);
+    SmallVector<int64_t> first;
     for (auto [i, type] : llvm::enumerate(types)) {
       sizes[i] = static_cast<double>(loom::getByteSize(type.clone(ArrayRef<int64_t>())));
       for (auto [size, factors] : llvm::zip_equal(type.getShape(), rule.tensors[i])) {
@@ -79,9 +80,11 @@ private:
         for (int64_t factor : factors)
           count *= parts[factor];
         sizes[i] *= roundUp(size, count);
+        if (i == 0)
+          first.push_back((size + count - 1) / count);
       }
     }
-    least = std::min(least, work.getSeconds(share, sizes));
+    least = std::min(least, work.getSeconds(share, sizes, first));
   }
 
   loom::SharedWork work;

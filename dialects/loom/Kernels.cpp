@@ -310,6 +310,17 @@ static bool isReadElsewhere(Value value, bool byProducts, bool isOrdered,
   });
 }
 
+bool gridloom::loom::keepsOrder(ArrayRef<int64_t> permutation, ArrayRef<int64_t> shape) {
+  return llvm::is_sorted(
+      llvm::filter_to_vector(permutation, [&](int64_t dim) { return shape[dim] != 1; }));
+}
+
+bool gridloom::loom::isTransposed(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    return isa<TransposeOp>(user) || (isa<SliceOp>(user) && isTransposed(user->getResult(0)));
+  });
+}
+
 /// Whether an operation only says where elements lie.
 static bool isAddress(Operation *op, const Libraries &libraries) {
   if (isa<SliceOp>(op))
@@ -320,11 +331,9 @@ static bool isAddress(Operation *op, const Libraries &libraries) {
   if (libraries.isBound)
     return true;
   Value input = transpose.getInput();
-  ArrayRef<int64_t> shape = getType(input).getShape();
-  auto moved = llvm::filter_to_vector(transpose.getPermutation(),
-                                      [&](int64_t dim) { return shape[dim] != 1; });
   // A product is written as its only reader wants it.
-  if (llvm::is_sorted(moved) || (input.hasOneUse() && input.getDefiningOp<DotGeneralOp>()))
+  if (keepsOrder(transpose.getPermutation(), getType(input).getShape()) ||
+      (input.hasOneUse() && input.getDefiningOp<DotGeneralOp>()))
     return true;
   return isReadElsewhere(op->getResult(0), /*byProducts=*/!keepsRows(op), /*isOrdered=*/false,
                          libraries);
@@ -454,5 +463,10 @@ std::string gridloom::loom::describePlace(Operation *op, const Libraries &librar
     os << ' ' << getReadShare(operand, libraries);
   for (Value result : op->getResults())
     os << ' ' << (staysInRegisters(result, libraries) ? 'r' : 'm');
+  if (libraries.isBound && isa<TransposeOp>(op)) {
+    Libraries exact = libraries;
+    exact.isBound = false;
+    os << (isTransposed(op->getResult(0)) ? " t " : " ") << describePlace(op, exact);
+  }
   return text;
 }

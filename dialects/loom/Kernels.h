@@ -46,6 +46,13 @@ struct Libraries {
 /// call.
 bool staysInRegisters(mlir::Value value, const Libraries &libraries);
 
+/// Whether a permutation of a tensor's dimensions leaves its elements in order: only dimensions of
+/// one element change places.
+bool keepsOrder(llvm::ArrayRef<int64_t> permutation, llvm::ArrayRef<int64_t> shape);
+
+/// Whether a value is transposed, by itself or after slices.
+bool isTransposed(mlir::Value value);
+
 /// What of an operation is done where.
 enum class Place {
   Kernel,  ///< its kernel or call starts with it

@@ -19,7 +19,19 @@ SharedWork::SharedWork(Operation *op, const cluster::Machine &machine, bool isBo
     : machine(machine), numOperands(op->getNumOperands()),
       // Of a table, the rows that are looked up.
       isTable(isa<GatherOp>(op)) {
+  bool mayBeAddress = false;
+  if (auto transpose = dyn_cast<TransposeOp>(op)) {
+    permutation = transpose.getPermutation();
+    mayBeAddress = isBound;
+    // It may be one with another that may be an address.
+    isBound &= isTransposed(transpose);
+  }
   Libraries libraries = Libraries::of(machine, isBound);
+  // A bound has what an address reads in the kernel behind it: one more is started if it is none.
+  if (mayBeAddress && !isBound &&
+      staysInRegisters(op->getOperand(0), Libraries::of(machine, /*isBound=*/true)) &&
+      !staysInRegisters(op->getOperand(0), libraries))
+    launches = 1;
   Place place = findPlace(op, libraries);
   auto costed = dyn_cast<CostInterface>(op);
   shares.resize(op->getNumOperands() + op->getNumResults());
@@ -37,7 +49,7 @@ SharedWork::SharedWork(Operation *op, const cluster::Machine &machine, bool isBo
     shares[operand.getOperandNumber()] = getReadShare(operand, libraries);
   for (OpResult result : op->getResults())
     shares[numOperands + result.getResultNumber()] = getWrittenShare(result, libraries);
-  launches =
+  launches +=
       (place == Place::Kernel ? 1 : 0) + (columns.areCopied ? 1 : 0) + (columns.isPadded ? 1 : 0);
   if (auto convolution = dyn_cast<ConvolutionOp>(op)) {
     elementBytes =
@@ -55,7 +67,9 @@ double SharedWork::getColumnBytes(double multiplies, ArrayRef<double> bytes) con
              : 0;
 }
 
-double SharedWork::getSeconds(double share, ArrayRef<double> bytes) const {
+double SharedWork::getSeconds(double share, ArrayRef<double> bytes, ArrayRef<int64_t> first) const {
+  if (!permutation.empty() && keepsOrder(permutation, first))
+    return 0;
   cluster::Work work = whole;
   work.flops *= share;
   for (auto [i, part] : llvm::enumerate(shares)) {
@@ -77,7 +91,7 @@ double SharedWork::getSeconds(double share, ArrayRef<double> bytes) const {
 double SharedWork::getSeconds(double share, ArrayRef<RankedTensorType> types) const {
   auto bytes = llvm::map_to_vector(
       types, [](RankedTensorType type) { return static_cast<double>(getByteSize(type)); });
-  return getSeconds(share, bytes);
+  return getSeconds(share, bytes, types.empty() ? ArrayRef<int64_t>() : types.front().getShape());
 }
 
 double gridloom::loom::getLaunchSeconds(const cluster::Machine &machine) {

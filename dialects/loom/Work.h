@@ -19,11 +19,13 @@ double getComputeSeconds(mlir::Operation *op, const cluster::Machine &machine);
 /// The work of an operation that devices share. Nothing for loops and branches.
 class SharedWork {
 public:
+  /// Of a bound, what any part takes at least of a program where parts may be in one kernel.
   SharedWork(mlir::Operation *op, const cluster::Machine &machine, bool isBound = false);
 
   /// The time of a device that does `share` of it, on tensors of so many bytes: operands, then
-  /// results.
-  double getSeconds(double share, llvm::ArrayRef<double> bytes) const;
+  /// results. By the shape of the first one a transpose may have nothing to do.
+  double getSeconds(double share, llvm::ArrayRef<double> bytes,
+                    llvm::ArrayRef<int64_t> first) const;
   /// The same on tensors of these types.
   double getSeconds(double share, llvm::ArrayRef<mlir::RankedTensorType> types) const;
 
@@ -36,6 +38,7 @@ private:
   llvm::SmallVector<double> shares; ///< by tensor, of what lies in memory
   size_t numOperands = 0;
   bool isTable = false;
+  llvm::ArrayRef<int64_t> permutation; ///< of a transpose
   Columns columns;
 };
 

@@ -442,7 +442,7 @@ solver::Cost SplitProblem::getReshardCost(RankedTensorType type, ShardingAttr fr
     if (!areCutAlikeInTime(source, target))
       return known.cost = known.apart = solver::infiniteCost;
     ReshardCost cost = gridloom::getReshardCost(type, source, target, mesh);
-    known.cost = toCost(cost.seconds + (boundsTime ? 0 : cost.copies));
+    known.cost = toCost(cost.seconds + cost.order + (boundsTime ? 0 : cost.cuts));
     double apart = boundsTime ? loom::getLaunchSeconds(mesh.getMachine())
                               : getApartSeconds(type, source, target, mesh);
     known.apart =

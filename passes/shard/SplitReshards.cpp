@@ -77,7 +77,7 @@ ReshardCost gridloom::getReshardCost(RankedTensorType type, const Sharding &from
         ArrayRef(to.dims[dim].axes).drop_front(reduced.dims[dim].axes.size());
     cost.seconds += mesh.getSeconds(cluster::Collective::ReduceScatter,
                                     static_cast<double>(loom::getByteSize(local)), parts);
-    cost.copies += getOrderSeconds(local, dim, mesh);
+    cost.order += getOrderSeconds(local, dim, mesh);
     llvm::erase_if(reduced.unreduced,
                    [&](StringAttr axis) { return llvm::is_contained(parts, axis); });
     reduced.dims[dim] = to.dims[dim];
@@ -90,7 +90,8 @@ ReshardCost gridloom::getReshardCost(RankedTensorType type, const Sharding &from
   reduced.unreduced.clear();
   MoveCost move = getMoveCost(type, reduced, to, mesh);
   cost.seconds += move.seconds;
-  cost.copies += move.copySeconds + getCutSeconds(type, reduced, to, mesh);
+  cost.order += move.copySeconds;
+  cost.cuts = getCutSeconds(type, reduced, to, mesh);
   return cost;
 }
 

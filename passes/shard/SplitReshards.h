@@ -12,7 +12,8 @@ namespace gridloom {
 
 struct ReshardCost {
   double seconds = 0; ///< of messages
-  double copies = 0;  ///< to put in order what they send, and to cut out a device's part
+  double order = 0;   ///< to put in order what they send
+  double cuts = 0;    ///< to cut out a device's part, which fusion may spare
 };
 
 /// A reduction of what is partial, into parts where `to` has such, then the moves of getMoveCost;

@@ -313,8 +313,7 @@ private:
               more, [&](mlir::StringAttr axis) { return llvm::is_contained(now.unreduced, axis); }))
         continue;
       seconds += getSeconds(Collective::ReduceScatter, bytesOf(type, now), more);
-      if (countsAll)
-        copies += dist::getOrderSeconds(dist::getLocalType(type, now, mesh), dim, mesh);
+      copies += dist::getOrderSeconds(dist::getLocalType(type, now, mesh), dim, mesh);
       llvm::erase_if(now.unreduced,
                      [&](mlir::StringAttr axis) { return llvm::is_contained(more, axis); });
       now.dims[dim] = want;
@@ -324,8 +323,7 @@ private:
     now.unreduced.clear();
     dist::MoveCost move = dist::getMoveCost(type, now, to, mesh);
     seconds += move.seconds;
-    if (countsAll)
-      copies += move.copySeconds + getCutSeconds(type, now, to);
+    copies += move.copySeconds + getCutSeconds(type, now, to); // the latter if all counts
     return {seconds, copies};
   }
 
