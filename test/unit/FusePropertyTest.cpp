@@ -543,6 +543,11 @@ TEST(FuseProperty, ConvolutionsOfDilatedInputsComputeTheSame) {
     Shape input, weight, output;
     int calls;
   };
+  LayoutOptions layout;
+  layout.forwardConvolutions = true;
+  FuseOptions fuse;
+  fuse.convolutionEpilogues = false;
+  fuse.channelsLast = true;
   const Case cases[] = {
       {"strides = [1, 1] low = [1, 1] high = [2, 1] input_dilations = [2, 2] dilations = [1, 1] "
        "groups = 1",
@@ -578,7 +583,8 @@ TEST(FuseProperty, ConvolutionsOfDilatedInputsComputeTheSame) {
         "%0 = loom.convolution %x, %w " + each.attributes + " : (" + type(each.input) + ", " +
         type(each.weight) + ") -> " + type(each.output) + "\nreturn %0 : " + type(each.output) +
         "\n}";
-    EXPECT_EQ(compareOnGpu<plan::ConvolutionOp>(text, {each.input, each.weight}), each.calls)
+    EXPECT_EQ(compare<plan::ConvolutionOp>(text, {each.input, each.weight}, layout, fuse),
+              each.calls)
         << each.attributes;
   }
 }
