@@ -16,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from gridloom._tools import find_tool
+
 ROOT = Path(__file__).resolve().parents[1]
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -45,8 +47,9 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--sizes", nargs="+", default=["1K", "1M", "64M"], help="bytes, with K, M or G")
     parser.add_argument("--runs", type=int, default=5, help="of each, in turns")
-    parser.add_argument("--gridloom", type=Path, default=ROOT / "build/release/bin/gridloom")
+    parser.add_argument("--bin", type=Path, default=None, help="folder of the tools (default: found by gridloom)")
     arguments = parser.parse_args()
+    gridloom = find_tool("gridloom", arguments.bin)
     behind = False
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "mpi_all_reduce"
@@ -58,7 +61,7 @@ def main() -> int:
             calls = max(10, min(1000, (256 << 20) // size))
             ours, theirs = [], []
             for _ in range(arguments.runs):
-                ours.append(run_ours(arguments.gridloom, arguments.ranks, size, calls))
+                ours.append(run_ours(gridloom, arguments.ranks, size, calls))
                 theirs.append(run_mpi(program, arguments.ranks, size, calls))
             columns = [f"{statistics.median(t):.1f} ({min(t):.1f} to {max(t):.1f})" for t in (ours, theirs)]
             ratio = statistics.median(ours) / statistics.median(theirs)

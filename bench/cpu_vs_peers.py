@@ -106,6 +106,8 @@ def count_flops(path: Path, dims: dict[str, int], folder: Path) -> float:
             transposed = any(a.name == "transB" and a.i for a in node.attribute)
             depth = math.prod(second[1:]) if "Conv" in node.op_type else second[-1] if transposed else second[-2]
             total += 2 * math.prod(result) * depth
+        elif node.op_type == "ConvTranspose":
+            total += 2 * math.prod(shapes.get(node.input[0], [math.nan])) * math.prod(shapes[node.input[1]][1:])
         elif node.op_type == "LSTM":
             length, batch, _ = shapes.get(node.input[0], [math.nan] * 3)
             total += 2 * length * batch * (math.prod(shapes[node.input[1]]) + math.prod(shapes[node.input[2]]))
@@ -199,10 +201,9 @@ def compare(name: str, mesh: str, threads: int, peak: float, folder: Path, optio
     # Token types and masks are 0 or 1.
     inputs = {key: value % 2 if key in ("attention_mask", "token_type_ids") else value for key, value in inputs.items()}
     dims = case.dims or open_dims(path, inputs)
-    ranks = math.prod(int(axis.split("=")[1]) for axis in mesh.split(","))
     file = re.sub(r"\W", "-", f"{name}-{mesh}-{threads}") + ".plan"
     plan = gridloom.compile(path, folder / file, mesh=mesh, tools=options.bin, dims=dims)
-    with gridloom.load(plan, threads=max(1, threads // ranks)) as session:
+    with gridloom.load(plan, threads=max(1, threads // plan.ranks)) as session:
         sides = {
             "ours": lambda: session.run(inputs),
             "ort": run_onnxruntime(path, inputs, dims, threads),

@@ -30,20 +30,6 @@ static fs::path makeNameBeside(const fs::path &path, const char *what) {
   return path.string() + what + suffix;
 }
 
-/// Writes to `file` and closes it; the system's reason, or "".
-static std::string writeFile(Descriptor &file, std::span<const std::string_view> parts) {
-  for (std::string_view part : parts)
-    while (!part.empty()) {
-      ssize_t written = write(file.number, part.data(), part.size());
-      if (written < 0 && errno == EINTR)
-        continue;
-      if (written < 0)
-        return strerror(errno);
-      part.remove_prefix(size_t(written));
-    }
-  return file.close() ? "" : strerror(errno);
-}
-
 /// Writes all of `bytes`; false with errno. What the file system does not take past the page cache
 /// goes through it.
 static bool writeAll(int number, std::string_view bytes) {
@@ -57,6 +43,14 @@ static bool writeAll(int number, std::string_view bytes) {
       return false;
   }
   return true;
+}
+
+/// Writes to `file` and closes it; the system's reason, or "".
+static std::string writeFile(Descriptor &file, std::span<const std::string_view> parts) {
+  for (std::string_view part : parts)
+    if (!writeAll(file.number, part))
+      return strerror(errno);
+  return file.close() ? "" : strerror(errno);
 }
 
 /// Writes a large file past the page cache, and closes it: to fill the cache would take most of the

@@ -42,7 +42,8 @@ static void addCollective(MoveCost &cost, cluster::Collective kind, double bytes
   cost.seconds += mesh.getSeconds(kind, bytes, axes);
 }
 
-double gridloom::dist::getCopySeconds(double bytes, const Mesh &mesh) {
+/// A kernel that reads and writes so many bytes.
+static double getCopySeconds(double bytes, const Mesh &mesh) {
   cluster::Work copy;
   copy.readBytes = copy.writtenBytes = bytes;
   return cluster::getComputeSeconds(mesh.getMachine(), copy);
@@ -84,7 +85,7 @@ MoveCost gridloom::dist::getMoveCost(RankedTensorType type, const Sharding &from
   addCollective(cost, cluster::Collective::AllGather, bytes, gathered, mesh);
   addCollective(cost, cluster::Collective::AllToAll, bytes, moved, mesh);
   int copies = (ordersGathered ? 1 : 0) + (ordersSplit ? 1 : 0) + (ordersJoined ? 1 : 0);
-  cost.copySeconds = copies * (copies ? getCopySeconds(bytes, mesh) : 0);
+  cost.copySeconds = copies ? copies * getCopySeconds(bytes, mesh) : 0;
   return cost;
 }
 

@@ -19,9 +19,6 @@ struct MoveCost {
   double copySeconds = 0;
 };
 
-/// A kernel that reads and writes so many bytes.
-double getCopySeconds(double bytes, const Mesh &mesh);
-
 /// The time to put the parts of a tensor along one of its dimensions one after another, or back; 0
 /// where they lie so.
 double getOrderSeconds(mlir::RankedTensorType local, size_t dim, const Mesh &mesh);

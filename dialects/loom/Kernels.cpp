@@ -5,7 +5,6 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/Kernels.h"
 
-#include "dialects/loom/Control.h"
 #include "dialects/loom/LoomWindow.h"
 #include "dialects/loom/Training.h"
 
@@ -15,10 +14,6 @@ using namespace gridloom::loom;
 
 /// Operations from the scores of an attention to its result, at most.
 static constexpr int kLongestAttention = 10;
-/// What one kernel joins, at most.
-static constexpr size_t kMostPieces = 8;
-/// Depths of heads that libraries of attention know: multiples of the one, up to the other.
-static constexpr int64_t kDepthMultiple = 8, kMostDepth = 128;
 
 Libraries Libraries::of(const cluster::Machine &machine, bool isBound) {
   bool isGpu =
@@ -35,8 +30,7 @@ static Operation *getOnlyReader(Value value) {
   return value.hasOneUse() ? *value.getUsers().begin() : nullptr;
 }
 
-/// The number that a value repeats, if it is one.
-static std::optional<double> getNumber(Value value) {
+std::optional<double> gridloom::loom::getFloatSplat(Value value) {
   Operation *op = value.getDefiningOp();
   while (isa_and_nonnull<BroadcastOp, ReshapeOp>(op))
     op = op->getOperand(0).getDefiningOp();
@@ -47,8 +41,7 @@ static std::optional<double> getNumber(Value value) {
   return splat.getSplatValue<APFloat>().convertToDouble();
 }
 
-/// Works on each row of the last dimension on its own.
-static bool isRowWise(Operation *op) {
+bool gridloom::loom::isRowWise(Operation *op) {
   if (auto softmax = dyn_cast<SoftmaxOp>(op))
     return static_cast<int64_t>(softmax.getDim()) + 1 == softmax.getType().getRank();
   return op->hasTrait<NormalizesRows>();
@@ -82,14 +75,19 @@ struct Attention {
 };
 } // namespace
 
-static bool isPlainProduct(DotGeneralOp dot, int64_t rank) {
+bool gridloom::loom::isPlainProduct(DotGeneralOp dot, int64_t rank) {
   return static_cast<int64_t>(dot.getLhsBatch().size()) == rank - 2 &&
          dot.getLhsFreeDims().size() == 1 && dot.getRhsFreeDims().size() == 1 &&
          dot.getLhsContract().size() == 1;
 }
 
+bool gridloom::loom::isAttentionDepth(int64_t depth) {
+  constexpr int64_t multiple = 8, most = 128;
+  return depth % multiple == 0 && depth <= most;
+}
+
 static bool isDepth(int64_t size, const Libraries &libraries) {
-  return libraries.isBound || (size % kDepthMultiple == 0 && size <= kMostDepth);
+  return libraries.isBound || isAttentionDepth(size);
 }
 
 /// Whether a value is a product behind factors and conversions: of a sum, the scores, not the mask.
@@ -107,13 +105,13 @@ static Value getScoresOperand(Operation *op, bool isSoft, bool &isMasked) {
     return op->getOperand(0);
   if (!isSoft)
     return isa<SoftmaxOp>(op) && isRowWise(op) ? op->getOperand(0) : Value();
-  if (isa<MultiplyOp, DivideOp>(op) && getNumber(op->getOperand(1)))
+  if (isa<MultiplyOp, DivideOp>(op) && getFloatSplat(op->getOperand(1)))
     return op->getOperand(0);
   if (isMasked || !isa<SelectOp, AddOp>(op))
     return {};
   isMasked = true;
   if (auto select = dyn_cast<SelectOp>(op))
-    return getNumber(select.getOnFalse()) ? Value(select.getOnTrue()) : Value();
+    return getFloatSplat(select.getOnFalse()) ? Value(select.getOnTrue()) : Value();
   return op->getOperand(isScaledProduct(op->getOperand(0)) ? 0 : 1);
 }
 
@@ -193,7 +191,8 @@ static bool isBias(Value value, const Call &call) {
 static bool isActivation(Operation *op, Value value, const Call &call) {
   if (auto gelu = dyn_cast<GeluOp>(op))
     return call.isProduct() && gelu.getForm() == GeluForm::Tanh;
-  return isa<MaximumOp>(op) && getNumber(op->getOperand(op->getOperand(0) == value ? 1 : 0)) == 0.0;
+  return isa<MaximumOp>(op) &&
+         getFloatSplat(op->getOperand(op->getOperand(0) == value ? 1 : 0)) == 0.0;
 }
 
 /// Whether a library may read a value that is added to its result: it lies in memory anyway, or, of
@@ -229,19 +228,20 @@ bool loom::isLibraryConvolution(ConvolutionOp op, ConvolutionLibrary library) {
          !isTrainStep(function);
 }
 
-/// The call that an operation may be the last of, by what comes before it.
-static std::optional<Call> findCall(Operation *op, const Libraries &libraries) {
+/// The call that an operation may be the last of, by what comes before it: a bias, a residual and
+/// an activation at most, so that many.
+static std::optional<Call> findCall(Operation *op, const Libraries &libraries, int most = 3) {
   if (isa<DotGeneralOp>(op))
     return findAttention(op, libraries) ? std::nullopt : std::optional(Call{op, {}});
   if (auto convolution = dyn_cast<ConvolutionOp>(op))
     return isLibraryConvolution(convolution, libraries.convolutions) ? std::optional(Call{op, {}})
                                                                      : std::nullopt;
-  if (!isa<AddOp, MaximumOp, GeluOp>(op))
+  if (!isa<AddOp, MaximumOp, GeluOp>(op) || most == 0)
     return std::nullopt;
   for (Value value : op->getOperands()) {
     Operation *before = value.getDefiningOp();
     std::optional<Call> call =
-        before && value.hasOneUse() ? findCall(before, libraries) : std::nullopt;
+        before && value.hasOneUse() ? findCall(before, libraries, most - 1) : std::nullopt;
     if (!call || call->hasActivation)
       continue;
     call->last = value;
@@ -417,7 +417,7 @@ double gridloom::loom::getReadShare(OpOperand &operand, const Libraries &librari
     return 0;
   if (isa<DotGeneralOp, ConvolutionOp>(reader))
     return operand.getOperandNumber() == 0 && isMerged(reader, libraries) ? 0 : 1;
-  if (getNumber(value) || value.getDefiningOp<IotaOp>())
+  if (getFloatSplat(value) || value.getDefiningOp<IotaOp>())
     return 0;
   auto broadcast = value.getDefiningOp<BroadcastOp>();
   int64_t all = getType(value).getNumElements();
@@ -436,14 +436,10 @@ double gridloom::loom::getWrittenShare(Value value, const Libraries &libraries) 
 
 Columns gridloom::loom::findColumns(Operation *op, const Libraries &libraries) {
   auto convolution = dyn_cast<ConvolutionOp>(op);
-  if (!convolution || isLibraryConvolution(convolution, libraries.convolutions))
+  if (!convolution || isLibraryConvolution(convolution, libraries.convolutions) ||
+      isDepthwise(convolution))
     return {};
   ArrayRef<int64_t> weight = getType(convolution.getWeight()).getShape();
-  int64_t groups = convolution.getGroups();
-  // Few filters for each channel are multiplied without a product.
-  constexpr int64_t mostFilters = 4;
-  if (groups > 1 && weight[1] == 1 && weight[0] <= mostFilters * groups)
-    return {};
   Columns columns;
   for (int64_t dilation : convolution.getInputDilations())
     columns.zeros *= dilation;

@@ -19,6 +19,23 @@
 
 namespace gridloom::loom {
 
+//===----------------------------------------------------------------------===//
+// Rules that prices share with the phases that form kernels and calls
+//===----------------------------------------------------------------------===//
+
+/// Tensors that one kernel joins at most: each is a loop nest of its own.
+inline constexpr size_t kMostPieces = 8;
+
+/// The number that a value of floats repeats, if it is one.
+std::optional<double> getFloatSplat(mlir::Value value);
+/// Whether an operation works on each row of the last dimension on its own.
+bool isRowWise(mlir::Operation *op);
+/// Whether a product has one dimension of either side in its result behind `rank` - 2 of the batch,
+/// and sums over one.
+bool isPlainProduct(DotGeneralOp dot, int64_t rank);
+/// Whether libraries of attention have heads of this depth.
+bool isAttentionDepth(int64_t depth);
+
 /// Which convolutions a library does as they are: all others are products of copied columns.
 enum class ConvolutionLibrary {
   None,

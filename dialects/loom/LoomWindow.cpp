@@ -413,14 +413,18 @@ struct Convolution : WindowBuilder {
 
 } // namespace
 
-SmallVector<Value> ConvolutionOp::decompose(OpBuilder &builder) {
+bool gridloom::loom::isDepthwise(ConvolutionOp op) {
   // More filters than this per channel are worth a matrix multiplication.
-  constexpr int64_t kMaxCopies = 4;
+  constexpr int64_t most = 4;
+  int64_t channels = tensor(op.getInput()).getDimSize(1), outputs = op.getType().getDimSize(1);
+  return static_cast<int64_t>(op.getGroups()) == channels && outputs <= most * channels;
+}
+
+SmallVector<Value> ConvolutionOp::decompose(OpBuilder &builder) {
   Convolution convolution(*this, builder);
   Value input = convolution.padInput();
-  bool isDepthwise = convolution.groups == convolution.channels &&
-                     convolution.outputs <= kMaxCopies * convolution.channels;
-  return {isDepthwise ? convolution.multiplyChannels(input) : convolution.multiplyColumns(input)};
+  return {isDepthwise(*this) ? convolution.multiplyChannels(input)
+                             : convolution.multiplyColumns(input)};
 }
 
 SmallVector<Value> ReduceWindowOp::decompose(OpBuilder &builder) {

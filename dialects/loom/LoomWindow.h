@@ -24,6 +24,10 @@ inline int64_t computeProduct(llvm::ArrayRef<int64_t> numbers) {
   return product;
 }
 
+/// Whether a convolution without a library is products and sums for each channel, not a product of
+/// matrices: few filters read one channel each.
+bool isDepthwise(ConvolutionOp op);
+
 } // namespace gridloom::loom
 
 #endif // GRIDLOOM_DIALECTS_LOOM_LOOMWINDOW_H

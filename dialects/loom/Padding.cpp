@@ -6,7 +6,6 @@
 #include "dialects/loom/Padding.h"
 
 #include "dialects/loom/Halo.h"
-#include "dialects/loom/Loom.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -31,6 +30,17 @@ Value gridloom::loom::padDim(OpBuilder &builder, Location loc, Value value, int6
                       getNeutralElement(type.getElementType(), dist::ReductionKind::Sum));
   return ConcatenateOp::create(builder, loc, withDim(type, dim, size), ValueRange{value, zeros},
                                dim);
+}
+
+Value gridloom::loom::getPadded(ConcatenateOp op) {
+  Value padded;
+  for (Value part : op->getOperands())
+    if (!isa_and_nonnull<ConstantOp>(part.getDefiningOp())) {
+      if (padded)
+        return {};
+      padded = part;
+    }
+  return padded;
 }
 
 Value gridloom::loom::trimDim(OpBuilder &builder, Location loc, Value value, int64_t dim,

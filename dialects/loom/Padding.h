@@ -7,6 +7,7 @@
 #define GRIDLOOM_DIALECTS_LOOM_PADDING_H
 
 #include "dialects/dist/ShardingRule.h"
+#include "dialects/loom/Loom.h"
 
 namespace gridloom::loom {
 
@@ -16,6 +17,9 @@ mlir::RankedTensorType withDim(mlir::RankedTensorType type, int64_t dim, int64_t
 /// Zeros after the elements of `dim`, so that it has `size`; the value itself when it has.
 mlir::Value padDim(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value, int64_t dim,
                    int64_t size);
+
+/// What a concatenation pads: its only part that is no constant; null if it has none or several.
+mlir::Value getPadded(ConcatenateOp op);
 
 /// The first `size` elements of `dim`; the value itself when it has no more.
 mlir::Value trimDim(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value, int64_t dim,

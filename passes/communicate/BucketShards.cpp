@@ -3,8 +3,9 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "passes/communicate/Communicate.h"
+#include "passes/communicate/Buckets.h"
 
+#include "dialects/loom/Padding.h"
 #include "dialects/loom/Training.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -39,13 +40,9 @@ struct Member {
 /// Whether an operation moves the elements of one value, or pads it.
 bool isMove(Operation *op) {
   if (auto join = dyn_cast<loom::ConcatenateOp>(op))
-    return llvm::count_if(join->getOperands(), [](Value part) {
-             return !isa_and_nonnull<loom::ConstantOp>(part.getDefiningOp());
-           }) == 1;
+    return static_cast<bool>(loom::getPadded(join));
   return isa<loom::ReshapeOp, loom::TransposeOp, loom::SliceOp>(op);
 }
-
-bool isLater(Operation *op, Operation *than) { return op && (!than || than->isBeforeInBlock(op)); }
 
 /// Finds what comes before the collective for it alone.
 void findPrelude(Member &member) {
@@ -140,9 +137,7 @@ public:
     Operation *joined = gathers ? gather() : scatter();
     for (const Member &member : members)
       addCause(joined, getCause(member.op));
-    if (StringRef cause = getCause(joined); !cause.empty())
-      joined->setAttr(kBecause,
-                      builder.getStringAttr("a bucket of " + Twine(members.size()) + ": " + cause));
+    nameBucket(joined, members.size());
     sinkMoves(joined);
     for (const Member &member : members)
       member.op->erase();
@@ -263,20 +258,13 @@ public:
     if (member.getBytes() >= size)
       return;
     Operation *used = findUser(member.op);
-    Operation *newLast = isLater(member.maker, last) ? member.maker : last;
-    Operation *newFirst = isLater(firstUser, used) || !firstUser ? used : firstUser;
-    // What is used before another one is there cannot wait for it, and parts of a batch do not
-    // wait for each other.
-    bool waits = newLast && !newLast->isBeforeInBlock(newFirst);
-    if (waits || (member.sum && !sums.insert(member.sum).second)) {
+    // Parts of a batch do not wait for each other.
+    if (sums.contains(member.sum) || !place.take(member.maker, used)) {
       send();
-      newLast = member.maker;
-      newFirst = used;
-      if (member.sum)
-        sums.insert(member.sum);
+      place.take(member.maker, used);
     }
-    last = newLast;
-    firstUser = newFirst;
+    if (member.sum)
+      sums.insert(member.sum);
     bytes += member.getBytes();
     members.push_back(std::move(member));
     if (bytes >= size)
@@ -289,7 +277,7 @@ public:
     members.clear();
     sums.clear();
     bytes = 0;
-    last = firstUser = nullptr;
+    place = {};
   }
 
 private:
@@ -309,8 +297,7 @@ private:
   int64_t size, bytes = 0;
   SmallVector<Member> members;
   llvm::DenseSet<StringAttr> sums;
-  Operation *last = nullptr;      ///< of those that make the operands; null: all are arguments
-  Operation *firstUser = nullptr; ///< of the results
+  BucketPlace place;
 };
 
 struct BucketShardsPass : public gridloom::impl::BucketShardsBase<BucketShardsPass> {

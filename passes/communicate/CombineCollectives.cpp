@@ -3,7 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "passes/communicate/Communicate.h"
+#include "passes/communicate/Buckets.h"
 
 #include "dialects/loom/Training.h"
 #include "dialects/loom/Work.h"
@@ -182,16 +182,10 @@ public:
       return;
     }
     Operation *made = op.getInputs()[0].getDefiningOp(), *used = findUser(op);
-    // What is used before another one is there cannot wait for it.
-    Operation *newLast = isLater(made, last) ? made : last;
-    Operation *newFirst = !firstUser || used->isBeforeInBlock(firstUser) ? used : firstUser;
-    if (newLast && newFirst && !newLast->isBeforeInBlock(newFirst)) {
+    if (!place.take(made, used)) {
       send();
-      newLast = made;
-      newFirst = used;
+      place.take(made, used);
     }
-    last = newLast;
-    firstUser = newFirst;
     members.push_back(op);
     bytes += bytesOf(op);
     if (bytes >= size)
@@ -201,26 +195,21 @@ public:
   void send() {
     if (members.size() > 1) {
       OpBuilder builder(members.front());
-      if (last)
+      if (Operation *last = place.getLast())
         builder.setInsertionPointAfter(last);
       else
         builder.setInsertionPointToStart(members.front()->getBlock());
       AllReduceOp joined = join(builder, members);
-      if (StringRef cause = getCause(joined); !cause.empty())
-        joined->setAttr(
-            kBecause, builder.getStringAttr("a bucket of " + Twine(members.size()) + ": " + cause));
+      nameBucket(joined, members.size());
       members = {joined};
     }
     sent.insert(members.begin(), members.end());
     members.clear();
     bytes = 0;
-    last = firstUser = nullptr;
+    place = {};
   }
 
 private:
-  static bool isLater(Operation *op, Operation *than) {
-    return op && (!than || than->isBeforeInBlock(op));
-  }
   static Operation *findUser(AllReduceOp op) {
     Operation *first = op->getBlock()->getTerminator();
     for (Operation *user : op->getUsers())
@@ -232,8 +221,7 @@ private:
   int64_t size, bytes = 0;
   llvm::DenseSet<Operation *> &sent;
   SmallVector<AllReduceOp> members;
-  Operation *last = nullptr;      ///< of those that make the operands; null: all are arguments
-  Operation *firstUser = nullptr; ///< of the results
+  BucketPlace place;
 };
 
 struct CombineCollectivesPass

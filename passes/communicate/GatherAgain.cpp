@@ -6,6 +6,7 @@
 #include "passes/communicate/Communicate.h"
 
 #include "dialects/dist/Gathered.h"
+#include "dialects/loom/Padding.h"
 #include "dialects/loom/Signature.h"
 #include "dialects/loom/Training.h"
 
@@ -27,15 +28,8 @@ Value getForwarded(Operation *op) {
   if (isa<loom::ReshapeOp, loom::TransposeOp, loom::SliceOp, loom::ConvertOp, loom::BroadcastOp>(
           op))
     return op->getOperand(0);
-  Value only;
-  if (isa<loom::ConcatenateOp>(op)) // padding
-    for (Value part : op->getOperands())
-      if (!isa_and_nonnull<loom::ConstantOp>(part.getDefiningOp())) {
-        if (only)
-          return {};
-        only = part;
-      }
-  return only;
+  auto join = dyn_cast<loom::ConcatenateOp>(op);
+  return join ? loom::getPadded(join) : Value();
 }
 
 /// Whether the value is a parameter of training, or made of nothing else.

@@ -225,19 +225,13 @@ std::optional<Attention> match(loom::DotGeneralOp product) {
   Attention attention;
   attention.product = product;
   auto softmax = skipConversions(product.getLhs(), attention.path).getDefiningOp<loom::SoftmaxOp>();
-  int64_t rank = getType(product.getLhs()).getRank(), batch = rank - 2;
-  // Its result is [batch..., rows, columns].
-  auto isProduct = [&](loom::DotGeneralOp dot) {
-    return static_cast<int64_t>(dot.getLhsBatch().size()) == batch &&
-           dot.getLhsFreeDims().size() == 1 && dot.getRhsFreeDims().size() == 1 &&
-           dot.getLhsContract().size() == 1;
-  };
-  if (!softmax || rank < 2 || rank > 4 || !isProduct(product) ||
+  int64_t rank = getType(product.getLhs()).getRank();
+  if (!softmax || rank < 2 || rank > 4 || !loom::isPlainProduct(product, rank) ||
       !llvm::is_sorted(product.getLhsBatch()) ||
       product.getLhsContract() != ArrayRef<int64_t>{rank - 1} ||
       product.getLhsFreeDims()[0] != rank - 2 ||
       static_cast<int64_t>(softmax.getDim()) != rank - 1 || !softmax.getOutput().hasOneUse() ||
-      !matchScores(softmax.getInput(), attention) || !isProduct(attention.scores))
+      !matchScores(softmax.getInput(), attention) || !loom::isPlainProduct(attention.scores, rank))
     return std::nullopt;
   for (Operation *op : attention.path)
     if (!op->hasOneUse())
@@ -273,7 +267,7 @@ std::optional<Attention> match(loom::DotGeneralOp product) {
   attention.value = *value;
   attention.scale *= query->scale * key->scale;
   ArrayRef<int64_t> shape = getType(softmax.getOutput()).getShape();
-  attention.sizes.assign(2 - batch, 1);
+  attention.sizes.assign(4 - rank, 1);
   llvm::append_range(attention.sizes, shape);
   attention.sizes.push_back(getType(scores.getLhs()).getDimSize(scores.getLhsContract()[0]));
   attention.sizes.push_back(getType(product.getOutput()).getShape().back());
@@ -288,11 +282,8 @@ std::optional<Attention> match(loom::DotGeneralOp product) {
 
 /// Whether cuDNN's engines for sm_80 and newer support the attention.
 bool isInLibrary(const Attention &attention) {
-  constexpr int64_t multiple = 8, most = 128;
-  for (int64_t depth : ArrayRef(attention.sizes).take_back(2))
-    if (depth % multiple || depth > most)
-      return false;
-  return llvm::all_of(attention.sizes, [](int64_t size) { return size > 0; });
+  return llvm::all_of(ArrayRef(attention.sizes).take_back(2), loom::isAttentionDepth) &&
+         llvm::all_of(attention.sizes, [](int64_t size) { return size > 0; });
 }
 
 /// The mask as 16-bit floats. What hides a key in f32 hides it there too, and stays finite: a row

@@ -12,9 +12,6 @@ using namespace mlir;
 
 namespace gridloom {
 
-/// Tensors that one kernel joins: each is a loop nest of its own.
-constexpr size_t kMaxPieces = 8;
-
 /// Results of rows that one kernel reduces to: each is kept while a row is read, in registers.
 constexpr size_t kMaxReductions = 8;
 
@@ -69,7 +66,8 @@ static FusionKind getMoveKind(Operation *op) {
   if (isa<loom::SliceOp>(op))
     return FusionKind::IndexMap;
   if (auto concatenate = dyn_cast<loom::ConcatenateOp>(op))
-    return concatenate.getInputs().size() <= kMaxPieces ? FusionKind::Join : FusionKind::Opaque;
+    return concatenate.getInputs().size() <= loom::kMostPieces ? FusionKind::Join
+                                                               : FusionKind::Opaque;
   if (auto reverse = dyn_cast<loom::ReverseOp>(op))
     return llvm::is_contained(reverse.getDims(), reverse.getType().getRank() - 1)
                ? FusionKind::Opaque
@@ -94,11 +92,10 @@ FusionKind getFusionKind(Operation *op) {
   if (isa<loom::KernelBodyInterface>(op))
     return FusionKind::Elementwise;
   int64_t rank = op->getNumOperands() == 0 ? 0 : getTensorType(op->getOperand(0)).getRank();
-  if (auto softmax = dyn_cast<loom::SoftmaxOp>(op))
-    return static_cast<int64_t>(softmax.getDim()) + 1 == rank ? FusionKind::RowWise
-                                                              : FusionKind::Opaque;
-  if (op->hasTrait<loom::NormalizesRows>())
+  if (loom::isRowWise(op))
     return FusionKind::RowWise;
+  if (isa<loom::SoftmaxOp>(op))
+    return FusionKind::Opaque;
   if (auto reduce = dyn_cast<loom::ReduceOp>(op); reduce && isWindowed(reduce.getInput()))
     return FusionKind::Stencil;
   if (isa<loom::DotGeneralOp>(op))
@@ -336,7 +333,7 @@ bool GroupFormer::canMove(Operation *op, FusionKind kind, Role role,
   if (kind == FusionKind::Join)
     return (role == Role::Full || role == Role::Shifted) && !candidate.isRow &&
            !candidate.hasStencil && !candidate.hasProduct &&
-           candidate.pieces * countPieces(op) <= kMaxPieces;
+           candidate.pieces * countPieces(op) <= loom::kMostPieces;
   // A product reads its matrix by vectors, as wide as all reads and writes of its columns allow.
   if (candidate.hasProduct && !keepsVectors(op))
     return false;

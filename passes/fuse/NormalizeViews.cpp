@@ -161,13 +161,6 @@ struct ReshapeOfGenerator : OpRewritePattern<loom::ReshapeOp> {
   }
 };
 
-/// True for operations that compute rows of the last dimension, each on its own.
-bool isRowWise(Operation *op) {
-  if (auto softmax = dyn_cast<loom::SoftmaxOp>(op))
-    return static_cast<int64_t>(softmax.getDim()) + 1 == softmax.getType().getRank();
-  return op->hasTrait<loom::NormalizesRows>();
-}
-
 /// Moves a reshape that stands between two operations of a kernel above the first.
 struct HoistReshape : OpRewritePattern<loom::ReshapeOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -177,11 +170,11 @@ struct HoistReshape : OpRewritePattern<loom::ReshapeOp> {
     if (!producer || !producer->hasOneUse())
       return rewriter.notifyMatchFailure(op, "the unshaped value has other readers");
     ArrayRef<int64_t> from = getShape(op.getInput()), to = getShape(op.getOutput());
-    bool sameRows = isRowWise(producer) && !to.empty() && from.back() == to.back();
+    bool sameRows = loom::isRowWise(producer) && !to.empty() && from.back() == to.back();
     if (!isa<loom::KernelBodyInterface>(producer) && !sameRows)
       return rewriter.notifyMatchFailure(op, "not of an elementwise operation");
     if (!llvm::all_of(op->getUsers(), [](Operation *user) {
-          return isa<loom::KernelBodyInterface, loom::BroadcastOp>(user) || isRowWise(user);
+          return isa<loom::KernelBodyInterface, loom::BroadcastOp>(user) || loom::isRowWise(user);
         }))
       return rewriter.notifyMatchFailure(op, "no kernel reads the reshaped value");
     Operation *moved = rewriter.clone(*producer);

@@ -66,19 +66,6 @@ reshapeStrides(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides, ArrayRef<int6
   return result;
 }
 
-std::optional<double> getFloatSplat(Value value) {
-  Operation *op = value.getDefiningOp();
-  while (isa_and_nonnull<loom::BroadcastOp, loom::ReshapeOp>(op))
-    op = op->getOperand(0).getDefiningOp();
-  auto constant = dyn_cast_or_null<loom::ConstantOp>(op);
-  if (!constant)
-    return std::nullopt;
-  auto splat = dyn_cast<SplatElementsAttr>(constant.getValue());
-  if (!splat || !isa<FloatType>(splat.getElementType()))
-    return std::nullopt;
-  return splat.getSplatValue<APFloat>().convertToDouble();
-}
-
 std::optional<std::pair<Value, double>> matchScale(Operation *op) {
   if (!isa<loom::MultiplyOp, loom::DivideOp>(op))
     return std::nullopt;

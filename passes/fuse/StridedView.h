@@ -6,6 +6,7 @@
 #ifndef GRIDLOOM_PASSES_FUSE_STRIDEDVIEW_H
 #define GRIDLOOM_PASSES_FUSE_STRIDEDVIEW_H
 
+#include "dialects/loom/Kernels.h"
 #include "dialects/plan/Plan.h"
 
 #include <optional>
@@ -45,8 +46,7 @@ mlir::Value makeViewBase(mlir::OpBuilder &builder, mlir::Value base, int64_t off
 /// multiple of 16 bytes on.
 bool isMemoryView(loom::SliceOp slice);
 
-/// The number every element of `value` has, if it is a splat of a float.
-std::optional<double> getFloatSplat(mlir::Value value);
+using loom::getFloatSplat;
 
 /// The operand and factor of a multiplication or division by a splat.
 std::optional<std::pair<mlir::Value, double>> matchScale(mlir::Operation *op);

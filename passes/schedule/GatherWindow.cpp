@@ -23,8 +23,6 @@ struct Stretch {
   int64_t bytes = 0;                           ///< with those of copies in another order or type
 };
 
-bool isLater(Operation *op, Operation *than) { return !than || than->isBeforeInBlock(op); }
-
 /// Whether an operation gives the elements of one value in another order or type.
 bool isCopy(Operation *op) {
   auto call = dyn_cast<plan::CallOp>(op);
@@ -45,7 +43,7 @@ void collect(Value value, Stretch &stretch) {
     Operation *use = stretch.start->getBlock()->findAncestorOpInBlock(*user);
     if (!stretch.first || use->isBeforeInBlock(stretch.first))
       stretch.first = use;
-    if (isLater(use, stretch.last))
+    if (!stretch.last || stretch.last->isBeforeInBlock(use))
       stretch.last = use;
     if (!isCopy(user))
       continue;
@@ -97,19 +95,20 @@ SmallVector<std::pair<Operation *, Operation *>> findGatherWaits(Block &block) {
     return {};
   SmallVector<std::pair<Operation *, Operation *>> waits;
   SmallVector<Stretch> stretches = findStretches(block);
-  SmallVector<const Stretch *> over; // by their last uses, the latest last
-  for (auto [i, stretch] : llvm::enumerate(stretches)) {
-    int64_t bytes = stretch.bytes;
-    over.clear();
-    for (const Stretch &before : ArrayRef(stretches).take_front(i))
-      if (before.last->isBeforeInBlock(stretch.first))
-        over.push_back(&before);
-      else
-        bytes += before.bytes; // used at the same time
-    llvm::stable_sort(over, [](const Stretch *a, const Stretch *b) {
-      return a->last != b->last && a->last->isBeforeInBlock(b->last);
-    });
-    for (const Stretch *before : llvm::reverse(over)) {
+  SmallVector<const Stretch *> byLast; // those that are over come first
+  for (const Stretch &stretch : stretches)
+    byLast.push_back(&stretch);
+  llvm::stable_sort(byLast, [](const Stretch *a, const Stretch *b) {
+    return a->last != b->last && a->last->isBeforeInBlock(b->last);
+  });
+  size_t over = 0;
+  int64_t used = 0; // bytes of those that have begun and are not over
+  for (const Stretch &stretch : stretches) {
+    for (; byLast[over]->last->isBeforeInBlock(stretch.first); ++over)
+      used -= byLast[over]->bytes;
+    used += stretch.bytes;
+    int64_t bytes = used;
+    for (const Stretch *before : llvm::reverse(ArrayRef(byLast).take_front(over))) {
       bytes += before->bytes;
       if (bytes <= window.getInt())
         continue;

@@ -5,7 +5,6 @@
 //===----------------------------------------------------------------------===//
 #include "passes/shard/SplitProblem.h"
 
-#include "dialects/dist/MoveCost.h"
 #include "dialects/dist/Splits.h"
 #include "dialects/loom/Control.h"
 #include "dialects/loom/Uses.h"
@@ -608,26 +607,25 @@ void SplitProblem::connectOperations(func::FuncOp func) {
 void SplitProblem::fillCosts(const Link &link, unsigned first, unsigned second,
                              std::span<solver::Cost> costs) const {
   size_t rows = nodes[first].costs.size(), columns = nodes[second].costs.size();
-  const Use &use = link.uses.front();
-  if (link.uses.size() > 1 || !use.transfers.empty()) {
-    for (size_t i = 0; i < rows; ++i)
-      for (size_t j = 0; j < columns; ++j)
-        costs[i * columns + j] =
-            std::min(solver::infiniteCost, getReshards(link, i, j) + 2 * getTransfers(link, i, j));
-    return;
-  }
-  // Most links: a table, whose rows are of the node that makes the tensor.
-  const Column &makes = nodes[use.from].tensors[use.fromTensor];
-  const Column &needs = nodes[use.to].tensors[use.toTensor];
-  const Table &table = *use.reshards;
-  size_t width = needs.shardings.size();
-  bool isSwapped = use.from > use.to;
-  size_t rowStep = isSwapped ? 1 : width, columnStep = isSwapped ? width : 1;
-  const Column &ofRows = isSwapped ? needs : makes, &ofColumns = isSwapped ? makes : needs;
-  for (size_t i = 0; i < rows; ++i) {
-    const solver::Cost *row = table.data() + ofRows.of[i] * rowStep;
-    for (size_t j = 0; j < columns; ++j)
-      costs[i * columns + j] = std::min(solver::infiniteCost, row[ofColumns.of[j] * columnStep]);
+  for (const Use &use : link.uses) {
+    // A table's rows are of the node that makes the tensor.
+    const Column &makes = nodes[use.from].tensors[use.fromTensor];
+    const Column &needs = nodes[use.to].tensors[use.toTensor];
+    size_t width = needs.shardings.size();
+    bool isSwapped = use.from > use.to;
+    size_t rowStep = isSwapped ? 1 : width, columnStep = isSwapped ? width : 1;
+    const Column &ofRows = isSwapped ? needs : makes, &ofColumns = isSwapped ? makes : needs;
+    auto add = [&](const Table &table, solver::Cost times) {
+      for (size_t i = 0; i < rows; ++i) {
+        const solver::Cost *row = table.data() + ofRows.of[i] * rowStep;
+        solver::Cost *to = costs.data() + i * columns;
+        for (size_t j = 0; j < columns; ++j)
+          to[j] = std::min(solver::infiniteCost, to[j] + times * row[ofColumns.of[j] * columnStep]);
+      }
+    };
+    add(*use.reshards, 1);
+    if (!use.transfers.empty())
+      add(use.transfers, 2);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "dialects/loom/DrawAttr.h"
 #include "dialects/loom/WeightUse.h"
 #include "passes/differentiate/Pullbacks.h"
+#include "passes/train/Selection.h"
 #include "passes/train/Train.h"
 #include "passes/train/TrainStep.h"
 
@@ -243,8 +244,12 @@ void AddTrainStepPass::describeWeights(const TrainSettings &settings, const Trai
   Builder builder(&getContext());
   int64_t parameters = 0, elements = 0;
   SmallVector<StringRef> unreached;
-  llvm::DenseSet<StringAttr> read;
-  getOperation().walk([&](loom::GetWeightOp each) { read.insert(each.getNameAttr().getAttr()); });
+  llvm::DenseSet<StringAttr> open; // read, and neither frozen nor statistics
+  getOperation().walk([&](loom::GetWeightOp read) {
+    Fate fate = decideFate(read, settings.rules, {});
+    if (fate == Fate::Trained || fate == Fate::Narrow)
+      open.insert(read.getNameAttr().getAttr());
+  });
   for (auto weight : getOperation().getOps<loom::WeightOp>()) {
     auto type = cast<RankedTensorType>(weight.getType());
     auto found = trained.find(weight.getSymNameAttr());
@@ -252,8 +257,7 @@ void AddTrainStepPass::describeWeights(const TrainSettings &settings, const Trai
       ++parameters;
       elements += type.getNumElements();
     } else if (found == trained.end() && isa<FloatType>(type.getElementType()) &&
-               type.getRank() > 0 && read.contains(weight.getSymNameAttr()) &&
-               !settings.rules.lookup({weight.getSymName(), type.getRank()}).isFrozen) {
+               type.getRank() > 0 && open.contains(weight.getSymNameAttr())) {
       unreached.push_back(weight.getSymName());
     }
   }

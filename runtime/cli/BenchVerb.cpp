@@ -167,9 +167,10 @@ static int benchPlan(const BenchSettings &settings) {
     Measured measured;
     measured.usual = measured.stepped = measure(job, settings, world, transport, options);
     bool hasGraphs = job.getPlan().getDeviceKind().hasGraphs() && !settings.job.noGraphs;
-    options.graphs = false;
-    if (hasGraphs)
+    if (hasGraphs) {
+      options.graphs = false;
       measured.stepped = measure(job, settings, world, transport, options);
+    }
     options.serialize = true;
     if (world.size > 1)
       measured.apart = measure(job, settings, world, transport, options);

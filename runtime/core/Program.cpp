@@ -437,8 +437,6 @@ void Program::captureSegment(const Segment &segment) {
     if ((context.serialize || used.count(uint32_t(i))) && streams[i] != captured.front())
       captured.push_back(streams[i]);
   recorded.clear();
-  for (StretchTimes &times : stretches)
-    times.isOpen = false; // in a capture that was refused
   try {
     context.device.beginCapture(captured);
     submitAll(segment.body, segment.begin, segment.end, segment.iteration);
@@ -447,6 +445,8 @@ void Program::captureSegment(const Segment &segment) {
     graphs[{&segment.body[segment.begin], segment.iteration}] = context.device.endCapture();
   } catch (...) {
     context.device.cancelCapture();
+    for (StretchTimes &times : stretches)
+      times.isOpen = false;
     throw;
   }
 }
@@ -523,8 +523,9 @@ void Program::captureWork(const schema::Step &step, Stream &stream, int64_t iter
   StretchTimes &times = stretches[step.stream()];
   if (!times.isOpen) {
     times.isOpen = true;
-    times.first = {&step, iteration};
-    stream.enqueueHost([&times] { times.begin = getMonotonicTime(); });
+    stream.enqueueHost([&times, &step, iteration] {
+      times.done.push_back({&step, iteration, getMonotonicTime()});
+    });
   }
   submitWork(step, stream, iteration);
   if (step.has_group())
@@ -537,9 +538,7 @@ void Program::closeStretch(uint32_t stream) {
     return;
   StretchTimes &times = stretches[stream];
   times.isOpen = false;
-  streams[stream]->enqueueHost([&times, first = times.first] {
-    times.done.push_back({first.step, first.iteration, times.begin, getMonotonicTime()});
-  });
+  streams[stream]->enqueueHost([&times] { times.done.back().end = getMonotonicTime(); });
 }
 
 /// The ONNX node that a step computes, or empty.
@@ -592,6 +591,7 @@ void Program::submitNamed(const schema::Step &step, Stream &stream, int64_t iter
 
 void Program::meet(Stream &stream, bool others) {
   for (size_t i = 0; i < streams.size(); ++i) {
+    closeStretch(uint32_t(i));
     if (streams[i] == &stream)
       continue;
     (others ? stream : *streams[i]).record(*meetings[i]);

@@ -90,8 +90,8 @@ private:
   using Body = google::protobuf::RepeatedPtrField<schema::Control>;
   using Indices = google::protobuf::RepeatedField<uint32_t>;
   struct Timed {
-    const schema::Step *step = nullptr;
-    int64_t iteration = 0;
+    const schema::Step *step;
+    int64_t iteration;
     int64_t begin = 0, end = 0;
     uint32_t mark = 0; // of the stream, once the step is done
   };
@@ -108,9 +108,7 @@ private:
   /// The times of captured work, where a graph can take any: of each collective, and of each
   /// stretch of other steps between two waits or records. Written by whoever runs the stream.
   struct StretchTimes {
-    bool isOpen = false; // in the capture, from `first` on
-    Timed first = {};
-    int64_t begin = 0;
+    bool isOpen = false;     // in the capture
     std::vector<Timed> done; // in the last run; a loop's in each of its turns
   };
 

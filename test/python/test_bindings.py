@@ -335,6 +335,26 @@ def test_update_weights_equals_a_fresh_compile(tools, mlp, session, tmp_path):
         np.testing.assert_array_equal(after, expected.run({"x": x})["y"])
 
 
+def test_weights_of_convolutions_are_updated_again_and_again(tools, tmp_path):
+    """Two updates without a run between: new weights may lie where those before the last lay."""
+    paths, x = [], np.random.default_rng(0).standard_normal((2, 3, 16, 16), dtype=np.float32)
+    value = helper.make_tensor_value_info
+    for seed in range(3):
+        weight = np.random.default_rng(seed).standard_normal((64, 3, 3, 3), dtype=np.float32)
+        graph = helper.make_graph(
+            [helper.make_node("Conv", ["x", "w"], ["y"])], "conv", [value("x", TensorProto.FLOAT, x.shape)],
+            [value("y", TensorProto.FLOAT, [2, 64, 14, 14])], [numpy_helper.from_array(weight, "w")],
+        )  # fmt: skip
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        paths.append(zoo.save(model, tmp_path / f"{seed}.onnx"))
+    plans = [gridloom.compile(path, path.with_suffix(".plan"), tools=tools.folder) for path in (paths[0], paths[2])]
+    with gridloom.load(plans[0]) as session, gridloom.load(plans[1]) as expected:
+        session.run({"x": x})
+        for path in paths[1:]:
+            session.update_weights(path)
+        np.testing.assert_array_equal(session.run({"x": x})["y"], expected.run({"x": x})["y"])
+
+
 def test_refused_weights_leave_the_old_ones(mlp, session, tmp_path):
     other = zoo.save(zoo.mlp([16, 32, 8], zoo.Random(1)), tmp_path / "other.onnx")
     x = rows(8)

@@ -8,33 +8,27 @@ import re
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
+from training_models import SIGNS, save_model
 
 import gridloom
 
 LAYERS = 5
-SIGNS = "lion(lr=1, beta1=0, beta2=0, weight_decay=0)"
 
 
 def save_deep(path, width: int, dtype=np.float32):
     """Layers of one size, whose sums are exact in f64."""
     random = np.random.default_rng(3)
-    element = TensorProto.DOUBLE if dtype == np.float64 else TensorProto.FLOAT
-    nodes, weights = [], []
+    nodes, weights = [], {}
     for i in range(LAYERS):
-        weights += [
-            numpy_helper.from_array(random.choice([-1, -0.5, 0.5, 1], (width, width)).astype(dtype), f"w{i}"),
-            numpy_helper.from_array(random.choice([-1, 0, 1], width).astype(dtype), f"b{i}"),
-        ]
+        weights[f"w{i}"] = random.choice([-1, -0.5, 0.5, 1], (width, width)).astype(dtype)
+        weights[f"b{i}"] = random.choice([-1, 0, 1], width).astype(dtype)
         nodes += [
             helper.make_node("MatMul", [f"x{i}" if i else "x", f"w{i}"], [f"p{i}"], name=f"layer{i}"),
             helper.make_node("Add", [f"p{i}", f"b{i}"], [f"s{i}"], name=f"bias{i}"),
             helper.make_node("Relu", [f"s{i}"], ["y" if i == LAYERS - 1 else f"x{i + 1}"], name=f"relu{i}"),
         ]
-    values = [helper.make_tensor_value_info(name, element, ["batch", width]) for name in "xy"]
-    graph = helper.make_graph(nodes, "deep", values[:1], values[1:], weights)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
-    return path
+    return save_model(path, nodes, [width], width, weights)
 
 
 def list_accesses(parts: int) -> list[str]:

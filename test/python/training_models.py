@@ -30,6 +30,9 @@ def load_digits() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         test[np.flatnonzero(labels == digit)[::4]] = True
     return {"x": x[~test], "labels": labels[~test]}, {"x": x[test], "labels": labels[test]}
 
+# An optimizer whose steps are of the same size whatever the gradients are: sums of signs are exact.
+SIGNS = "lion(lr=1, beta1=0, beta2=0, weight_decay=0)"
+
 
 def save_model(path: Path, nodes: list, row: list[int], classes: int, weights: dict[str, np.ndarray]) -> Path:
     """Input x [batch, *row], output y [batch, classes], of the weights' type."""

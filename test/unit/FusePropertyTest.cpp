@@ -478,6 +478,30 @@ template <typename Op> int compareOnGpu(const std::string &text, const std::vect
   return compare<Op>(text, shapes, layout, fuse);
 }
 
+/// The same for a CPU, whose library has convolutions of f32.
+template <typename Op> int compareOnCpu(const std::string &text, const std::vector<Shape> &shapes) {
+  LayoutOptions layout;
+  layout.forwardConvolutions = true;
+  FuseOptions fuse;
+  fuse.convolutionEpilogues = false;
+  fuse.channelsLast = true;
+  return compare<Op>(text, shapes, layout, fuse);
+}
+
+/// A convolution of `input` by `weight` to `output`.
+struct ConvolutionCase {
+  const char *attributes;
+  Shape input, weight, output;
+
+  std::string write() const {
+    return "func.func @main(%x: " + type(input) + " {loom.name = \"x0\"}, %w: " + type(weight) +
+           " {loom.name = \"x1\"}) -> (" + type(output) +
+           " {loom.name = \"out\"}) attributes {loom.entry = \"main\", loom.dims = {}} {\n" +
+           "%0 = loom.convolution %x, %w " + attributes + " : (" + type(input) + ", " +
+           type(weight) + ") -> " + type(output) + "\nreturn %0 : " + type(output) + "\n}";
+  }
+};
+
 /// In NCHW, and with the channels last where TF32 allows tensor cores: bias, residual, groups,
 /// padding on one side, and a weight that the prologue transposes.
 TEST(FuseProperty, LibraryConvolutionsComputeTheSame) {
@@ -524,81 +548,55 @@ TEST(FuseProperty, CpuConvolutionsComputeTheSame) {
       %5 = loom.reduce sum %4 dims = [2, 3] : (tensor<2x5x3x8xf32>) -> tensor<2x5xf32>
       return %5, %3 : tensor<2x5xf32>, tensor<2x4x3x8xf32>
     })";
-  LayoutOptions layout;
-  layout.forwardConvolutions = true;
-  FuseOptions fuse;
-  fuse.convolutionEpilogues = false;
-  fuse.channelsLast = true;
-  EXPECT_EQ(compare<plan::ConvolutionOp>(text, {{2, 3, 6, 8}, {4, 3, 3, 3}, {5, 4, 1, 1}, {4}},
-                                         layout, fuse),
-            2);
+  EXPECT_EQ(
+      compareOnCpu<plan::ConvolutionOp>(text, {{2, 3, 6, 8}, {4, 3, 3, 3}, {5, 4, 1, 1}, {4}}), 2);
 }
 
 /// Zeros between elements in one and in two dimensions, more of them than the window has elements,
 /// padding that reaches beyond the input and padding that leaves elements out, groups, and a stride
 /// in the other dimension: each phase is a call.
 TEST(FuseProperty, ConvolutionsOfDilatedInputsComputeTheSame) {
-  struct Case {
-    const char *attributes;
-    Shape input, weight, output;
-    int calls;
-  };
-  LayoutOptions layout;
-  layout.forwardConvolutions = true;
-  FuseOptions fuse;
-  fuse.convolutionEpilogues = false;
-  fuse.channelsLast = true;
-  const Case cases[] = {
-      {"strides = [1, 1] low = [1, 1] high = [2, 1] input_dilations = [2, 2] dilations = [1, 1] "
-       "groups = 1",
-       {2, 3, 4, 5},
-       {4, 3, 3, 3},
-       {2, 4, 8, 9},
+  const std::pair<ConvolutionCase, int> cases[] = {
+      {{"strides = [1, 1] low = [1, 1] high = [2, 1] input_dilations = [2, 2] dilations = [1, 1] "
+        "groups = 1",
+        {2, 3, 4, 5},
+        {4, 3, 3, 3},
+        {2, 4, 8, 9}},
        4},
-      {"strides = [1, 1] low = [0, 0] high = [1, 2] input_dilations = [2, 3] dilations = [1, 1] "
-       "groups = 1",
-       {1, 2, 3, 3},
-       {3, 2, 1, 1},
-       {1, 3, 6, 9},
+      {{"strides = [1, 1] low = [0, 0] high = [1, 2] input_dilations = [2, 3] dilations = [1, 1] "
+        "groups = 1",
+        {1, 2, 3, 3},
+        {3, 2, 1, 1},
+        {1, 3, 6, 9}},
        1},
-      {"strides = [2, 1] low = [1, 4] high = [0, 5] input_dilations = [1, 3] dilations = [2, 1] "
-       "groups = 2",
-       {2, 4, 7, 3},
-       {6, 2, 2, 4},
-       {2, 6, 3, 13},
+      {{"strides = [2, 1] low = [1, 4] high = [0, 5] input_dilations = [1, 3] dilations = [2, 1] "
+        "groups = 2",
+        {2, 4, 7, 3},
+        {6, 2, 2, 4},
+        {2, 6, 3, 13}},
        3},
-      {"strides = [1, 1] low = [6, 0] high = [7, 0] input_dilations = [4, 1] dilations = [1, 1] "
-       "groups = 1",
-       {1, 2, 2, 3},
-       {2, 2, 2, 2},
-       {1, 2, 17, 2},
+      {{"strides = [1, 1] low = [6, 0] high = [7, 0] input_dilations = [4, 1] dilations = [1, 1] "
+        "groups = 1",
+        {1, 2, 2, 3},
+        {2, 2, 2, 2},
+        {1, 2, 17, 2}},
        2},
   };
-  for (const Case &each : cases) {
-    std::string text =
-        "func.func @main(%x: " + type(each.input) +
-        " {loom.name = \"x0\"}, %w: " + type(each.weight) + " {loom.name = \"x1\"}) -> (" +
-        type(each.output) +
-        " {loom.name = \"out\"}) attributes {loom.entry = \"main\", loom.dims = {}} {\n" +
-        "%0 = loom.convolution %x, %w " + each.attributes + " : (" + type(each.input) + ", " +
-        type(each.weight) + ") -> " + type(each.output) + "\nreturn %0 : " + type(each.output) +
-        "\n}";
-    EXPECT_EQ(compare<plan::ConvolutionOp>(text, {each.input, each.weight}, layout, fuse),
-              each.calls)
+  for (const auto &[each, calls] : cases) {
+    std::string text = each.write();
+    EXPECT_EQ(compareOnCpu<plan::ConvolutionOp>(text, {each.input, each.weight}), calls)
         << each.attributes;
+    // On GPUs zeros are put in, and there is one product.
+    EXPECT_EQ(compareOnGpu<plan::MatmulOp>(text, {each.input, each.weight}), 1) << each.attributes;
   }
 }
 
 /// Convolutions as products: few positions of several images, a window larger than the result, one
 /// of all elements, also with a distance between them, and strides.
 TEST(FuseProperty, ConvolutionsAsProductsComputeTheSame) {
-  struct Case {
-    const char *attributes;
-    Shape input, weight, output;
-  };
   const char *plain = "strides = [1, 1] low = [0, 0] high = [0, 0] input_dilations = [1, 1] "
                       "dilations = [1, 1] groups = 1";
-  const Case cases[] = {
+  const ConvolutionCase cases[] = {
       {plain, {3, 4, 5, 5}, {6, 4, 1, 1}, {3, 6, 5, 5}},
       {"strides = [2, 1] low = [1, 0] high = [0, 2] input_dilations = [1, 1] dilations = [1, 1] "
        "groups = 1",
@@ -617,18 +615,9 @@ TEST(FuseProperty, ConvolutionsAsProductsComputeTheSame) {
        {5, 2, 3, 3},
        {3, 5, 1, 1}},
   };
-  for (const Case &each : cases) {
-    std::string text =
-        "func.func @main(%x: " + type(each.input) +
-        " {loom.name = \"x0\"}, %w: " + type(each.weight) + " {loom.name = \"x1\"}) -> (" +
-        type(each.output) +
-        " {loom.name = \"out\"}) attributes {loom.entry = \"main\", loom.dims = {}} {\n" +
-        "%0 = loom.convolution %x, %w " + each.attributes + " : (" + type(each.input) + ", " +
-        type(each.weight) + ") -> " + type(each.output) + "\nreturn %0 : " + type(each.output) +
-        "\n}";
-    EXPECT_EQ(compare<plan::MatmulOp>(text, {each.input, each.weight}, {}, {}), 1)
+  for (const ConvolutionCase &each : cases)
+    EXPECT_EQ(compare<plan::MatmulOp>(each.write(), {each.input, each.weight}, {}, {}), 1)
         << each.attributes;
-  }
 }
 
 /// Transposed heads, a scale, a mask that repeats, and values narrower than keys.

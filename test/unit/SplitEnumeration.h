@@ -9,7 +9,8 @@
 // operation are put together from its rule here, and what it costs to have a value otherwise is
 // written down again from docs/planner.md. Shared with the search are the rules themselves, the
 // arithmetic of shardings (dialects/dist: which shardings a split has, whether they can say it, and
-// the price of moving without reductions) and the library of costs.
+// the price of moving without reductions), the library of costs, and what will be one kernel
+// (dialects/loom/Kernels.h).
 //
 // A way is left out only where what is known of its cost already is no less than the best: all
 // costs are at least 0.

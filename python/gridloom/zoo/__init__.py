@@ -7,6 +7,7 @@ Needs numpy and onnx only."""
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 import onnx
@@ -51,7 +52,8 @@ def minilm_file(path: str | Path) -> Path:
     path = Path(path)
     newest = max(source.stat().st_mtime for source in Path(__file__).parent.glob("*.py"))
     if not path.exists() or path.stat().st_mtime < newest:
-        save(minilm(), path)
+        part = path.with_name(f"{path.name}.{os.getpid()}")  # others may read or write it meanwhile
+        os.replace(save(minilm(), part), path)
     return path
 
 

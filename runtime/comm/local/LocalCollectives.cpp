@@ -11,11 +11,6 @@
 
 using namespace gridloom::rt;
 
-static void copyBytes(void *to, const void *from, size_t bytes) {
-  if (bytes != 0 && to != from)
-    memcpy(to, from, bytes);
-}
-
 size_t LocalCommunicator::getPartBegin(size_t total, size_t parts, size_t index,
                                        size_t elementBytes) {
   size_t line = 64 / elementBytes;
@@ -25,7 +20,7 @@ size_t LocalCommunicator::getPartBegin(size_t total, size_t parts, size_t index,
 }
 
 void LocalCommunicator::runCollective(const Call &call) {
-  isOpen = false;
+  offered = offer(call);
   if (runDirectly(call))
     return;
   switch (call.kind) {
@@ -170,7 +165,7 @@ void LocalCommunicator::exchange(const Call &call) {
 void LocalCommunicator::spread(const Call &call) {
   const size_t bytes = call.count * sizeOf(call.type);
   const bool isRoot = call.root == index;
-  const bool isStaging = isRoot && !offer(call);
+  const bool isStaging = isRoot && !offered;
   const auto *in = static_cast<const std::byte *>(call.in);
   auto *out = static_cast<std::byte *>(call.out);
   size_t first = 0;

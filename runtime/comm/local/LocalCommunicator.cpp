@@ -151,8 +151,8 @@ void LocalCommunicator::run(const Call &call) {
 }
 
 void LocalCommunicator::runAlone(const Call &call) {
-  if (call.out && call.out != call.in && call.count != 0)
-    memcpy(call.out, call.in, call.count * sizeOf(call.type));
+  if (call.out)
+    copyBytes(call.out, call.in, call.count * sizeOf(call.type));
 }
 
 //===----------------------------------------------------------------------===//
@@ -178,8 +178,8 @@ CallTerms LocalCommunicator::Announcement::getTerms() const {
   return result;
 }
 
-void LocalCommunicator::compareWith(const Call &call, const Announcement &theirs, int member) {
-  Announcement mine = announce(call);
+void LocalCommunicator::compareWith(const Call &call, const Announcement &mine,
+                                    const Announcement &theirs, int member) {
   CallTerms own = mine.getTerms(), other = theirs.getTerms();
   if (theirs.job != mine.job || theirs.epoch != mine.epoch || !own.agreesWith(other))
     membership->fail(ErrorCode::InvalidArgument,
@@ -190,14 +190,14 @@ void LocalCommunicator::compareWith(const Call &call, const Announcement &theirs
 void LocalCommunicator::open(const Call &call) {
   Announcement &mine = getMember(index).calls[calls % 2];
   mine = announce(call);
-  mine.offer = offer(call);
+  mine.offer = offered;
   meet(call);
   isOffered = false;
   areInsShared = areOutsShared = true;
   for (int member = 0; member < getSize(); ++member) {
     const Announcement &theirs = getMember(member).calls[calls % 2];
     if (member != index)
-      compareWith(call, theirs, member);
+      compareWith(call, mine, theirs, member);
     isOffered |= bool(theirs.offer);
     areInsShared &= bool(theirs.offer.in);
     areOutsShared &= bool(theirs.offer.out);
@@ -208,11 +208,10 @@ void LocalCommunicator::open(const Call &call) {
 /// Members that made an offer have staged nothing before the first meeting. So all meet
 /// once more where some did and others did not.
 void LocalCommunicator::openStaged(const Call &call) {
-  if (!isOpen)
+  if (!offered)
     open(call);
-  if (isOpen || isOffered)
+  if (isOffered)
     meet(call);
-  isOpen = false;
 }
 
 void LocalCommunicator::meet(const Call &call) {
@@ -273,7 +272,7 @@ void LocalCommunicator::runRecv(const Call &call) {
     membership->await(channel.sent, number + 1, call.operation,
                       [&] { return std::vector<int>{ranks[size_t(peer)]}; });
     if (number == begin)
-      compareWith(call, channel.messages[number % chunksPerChannel], peer);
+      compareWith(call, announce(call), channel.messages[number % chunksPerChannel], peer);
     size_t offset = size_t(number - begin) * chunk;
     if (size_t part = std::min(chunk, bytes - offset))
       memcpy(out + offset, getChannelChunk(peer, index, number), part);

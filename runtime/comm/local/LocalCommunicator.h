@@ -20,6 +20,7 @@
 
 #include "runtime/comm/local/Membership.h"
 
+#include <cstring>
 #include <mutex>
 
 namespace gridloom::rt {
@@ -137,7 +138,12 @@ private:
   void openStaged(const Call &call);
   /// Waits until all members have come here.
   void meet(const Call &call);
-  void compareWith(const Call &call, const Announcement &theirs, int member);
+  void compareWith(const Call &call, const Announcement &mine, const Announcement &theirs,
+                   int member);
+  static void copyBytes(void *to, const void *from, size_t bytes) {
+    if (bytes != 0 && to != from)
+      std::memcpy(to, from, bytes);
+  }
 
   size_t getRegionBytes() const;
   MemberSlot &getMember(int member) const;
@@ -158,8 +164,8 @@ private:
   uint32_t meetings = 0; // passed
   uint32_t rounds = 0;   // staged
   uint32_t calls = 0;
-  // Of the call that was opened last:
-  bool isOpen = false;                                     // and its first piece is not staged yet
+  // Of the call in progress:
+  Offer offered;                                           // by this member
   bool isOffered = false;                                  // some member made an offer
   bool areInsShared = false;                               // all members offer their inputs
   bool areOutsShared = false;                              // and outputs

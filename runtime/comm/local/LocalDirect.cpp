@@ -17,11 +17,6 @@
 
 using namespace gridloom::rt;
 
-static void copyBytes(void *to, const void *from, size_t bytes) {
-  if (bytes != 0 && to != from)
-    memcpy(to, from, bytes);
-}
-
 LocalCommunicator::Offer LocalCommunicator::offer(const Call &call) const {
   const size_t bytes = call.count * sizeOf(call.type), all = bytes * ranks.size();
   SegmentMemory &memory = membership->getSegmentMemory();
@@ -53,10 +48,9 @@ LocalCommunicator::Offer LocalCommunicator::offer(const Call &call) const {
 }
 
 bool LocalCommunicator::runDirectly(const Call &call) {
-  if (call.kind == Kind::Broadcast || !offer(call)) // only the root of a broadcast stages
+  if (call.kind == Kind::Broadcast || !offered) // only the root of a broadcast stages
     return false;
   open(call);
-  isOpen = true;
   if (call.kind == Kind::AllReduce && areInsShared && areOutsShared)
     reduceDirectly(call);
   else if (call.kind == Kind::AllGather && (areInsShared || areOutsShared))

@@ -202,14 +202,20 @@ uint64_t Segment::acquireRegion(const RegionKey &key, int members, size_t bytes,
   for (Region &region : regions) {
     if (region.unreleased != 0 && region.key == key)
       return region.offset;
+    // Of the same size only: who has mapped what is at an offset keeps that.
     if (region.unreleased == 0 && region.bytes == bytes && !free)
       free = &region;
   }
   if (!free) {
-    if (header->numRegions == maxRegions || segmentBytes - header->end < bytes)
+    if (header->numRegions == maxRegions)
+      throw Error(ErrorCode::OutOfMemory,
+                  "the local transport holds at most " + std::to_string(maxRegions) +
+                      " communicators and buffers of ranks together, and these are made");
+    if (segmentBytes - header->end < bytes)
       throw Error(ErrorCode::OutOfMemory, "the local transport holds at most " +
-                                              std::to_string(maxRegions) + " communicators; " +
-                                              std::to_string(header->numRegions) + " are in use");
+                                              std::to_string(segmentBytes) +
+                                              " bytes of all ranks together; " +
+                                              std::to_string(bytes) + " more are too many");
     free = new (&header->regions[header->numRegions++]) Region{};
     free->offset = header->end;
     free->bytes = bytes;
@@ -238,8 +244,11 @@ void Segment::releaseRegion(const RegionKey &key) noexcept try {
 void Segment::reserve(uint64_t offset, size_t bytes) {
   // Without this a page that the system cannot give ends the process by a signal when it is
   // touched. Systems that cannot reserve give pages then, as they would have.
-  if (fallocate(fd, FALLOC_FL_KEEP_SIZE, off_t(offset), off_t(bytes)) == 0 ||
-      (errno != ENOMEM && errno != ENOSPC))
+  int result;
+  do
+    result = fallocate(fd, FALLOC_FL_KEEP_SIZE, off_t(offset), off_t(bytes));
+  while (result != 0 && errno == EINTR);
+  if (result == 0 || (errno != ENOMEM && errno != ENOSPC))
     return;
   throw Error(ErrorCode::OutOfMemory,
               "cannot take " + std::to_string(bytes) +

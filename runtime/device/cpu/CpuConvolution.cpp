@@ -186,8 +186,8 @@ void CpuConvolution::Parts::pack(const void *weight) {
   if (hasConstantWeight && packedFrom == weight)
     return;
   for (Packed &each : packed) {
-    if (each.description == given)
-      continue;
+    if (!each.values)
+      continue; // as the plan has them
     memory from = view(given, weight);
     dnnl::reorder(from, each.values).execute(getStream(), from, each.values);
     getStream().wait();
@@ -202,7 +202,7 @@ void CpuConvolution::Parts::runPart(const Part &part, int64_t image,
   std::unordered_map<int, memory> arguments{
       {DNNL_ARG_SRC,
        view(part.input, in + image * inputStrides[0] + part.rows.first * inputStrides[2])},
-      {DNNL_ARG_WEIGHTS, weights.description == given ? view(given, inputs[1]) : weights.values},
+      {DNNL_ARG_WEIGHTS, weights.values ? weights.values : view(given, inputs[1])},
       {DNNL_ARG_DST,
        view(part.output, out + image * outputStrides[0] + part.rows.begin * outputStrides[2])},
       {DNNL_ARG_SCRATCHPAD, view(part.scratch, getScratch(part.scratch.get_size()))}};

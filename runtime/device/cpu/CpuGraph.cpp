@@ -179,10 +179,10 @@ void CpuGraph::complete(List &list, uint64_t run) {
       try {
         if (list.finished < run) // or it may have begun the next run by now
           advance(list, run, std::nullopt);
+        release(list, run);
       } catch (...) {
-        fail(std::current_exception());
+        fail(std::current_exception()); // the list stays claimed: nobody repeats what failed
       }
-      release(list, run);
     }
     if (list.finished < run && !hasFailed)
       list.bell.wait(heard);

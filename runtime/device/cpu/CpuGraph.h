@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A graph has the steps of each stream as a list, with all arguments in place, so that a run
-// allocates nothing and passes no queue. The threads of the streams run the lists beside each
+// A graph has the steps of each stream as a list, with all arguments in place, so that a
+// step allocates nothing and passes no queue. The threads of the streams run the lists beside each
 // other. A thread that comes to a wait first runs what it waits for, unless the list's own thread
 // has begun it: a stream that waits for a collective at once does it itself, and no other thread
 // wakes for it.

@@ -61,7 +61,7 @@ void CpuStream::enqueueHost(std::function<void()> work) {
 void CpuStream::launch(ThreadPool &pool, CpuLaunch launch) {
   if (captured)
     return captured->addLaunch(capturedList, std::move(launch));
-  enqueueHost([&pool, launch = std::move(launch)] { launch.run(pool); });
+  submit({[&pool, launch = std::move(launch)] { launch.run(pool); }, nullptr, 0});
 }
 
 void CpuStream::record(Event &event) {

@@ -22,8 +22,10 @@ dist.mesh @mesh <["data" = 2]>
 // CHECK: loom.tanh %[[MOVED]]
 // SMALL-LABEL: func.func @scatter
 // SMALL-COUNT-2: dist.reduce_scatter
+// SMALL-LABEL: func.func @gather
 // NONE-LABEL: func.func @scatter
 // NONE-COUNT-2: dist.reduce_scatter
+// NONE-LABEL: func.func @gather
 func.func @scatter(%x: tensor<8x3xf32>, %y: tensor<5x2xf32>) -> (tensor<3x4xf32>, tensor<1x5xf32>) attributes {loom.entry = "train_step"} {
   %a = loom.exp %x : tensor<8x3xf32>
   %0 = dist.reduce_scatter %a over ["data"] dim = 0 sum {dist.because = "'a' needs the whole"} : (tensor<8x3xf32>) -> tensor<4x3xf32>
@@ -74,6 +76,22 @@ func.func @parts(%x: tensor<8xf32>, %y: tensor<8xf32>) -> (tensor<4xf32>, tensor
   %4 = dist.reduce_scatter %v2 over ["data"] dim = 0 sum : (tensor<8xf32>) -> tensor<4xf32>
   %5 = loom.add %3, %4 {loom.accumulates = "v"} : tensor<4xf32>
   return %2, %5 : tensor<4xf32>, tensor<4xf32>
+}
+
+// What another one waits for is no gradient, and stays alone; gradients behind it travel together.
+// CHECK-LABEL: func.func @awaited
+// CHECK: dist.reduce_scatter %{{.*}} : (tensor<8xf32>) -> tensor<4xf32>
+// CHECK: dist.reduce_scatter %{{.*}} : (tensor<12xf32>) -> tensor<6xf32>
+// CHECK-NOT: dist.reduce_scatter
+func.func @awaited(%x: tensor<8xf32>, %z: tensor<8xf32>) -> (tensor<2xf32>, tensor<4xf32>, tensor<4xf32>) attributes {loom.entry = "train_step"} {
+  %a = loom.exp %x : tensor<8xf32>
+  %b = loom.tanh %z : tensor<8xf32>
+  %0 = dist.reduce_scatter %a over ["data"] dim = 0 sum : (tensor<8xf32>) -> tensor<4xf32>
+  %5 = dist.reduce_scatter %b over ["data"] dim = 0 sum : (tensor<8xf32>) -> tensor<4xf32>
+  %1 = loom.exp %0 : tensor<4xf32>
+  %2 = dist.reduce_scatter %1 over ["data"] dim = 0 sum : (tensor<4xf32>) -> tensor<2xf32>
+  %3 = loom.exp %2 : tensor<2xf32>
+  return %3, %5, %0 : tensor<2xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
 // What another one waits for is no gradient; what is used before another one is there does not wait for it; and a message has one type.

@@ -145,7 +145,7 @@ func.func @pool(%x: tensor<1x4x8xf32>) -> tensor<1x4x4xf32> {
   return %0 : tensor<1x4x4xf32>
 }
 
-// What the library has stays, also as phases; f64 it has not.
+// What the library has stays; f64, and zeros between the input's elements, it has not.
 // KEEP-LABEL: func.func @kept
 // KEEP: loom.convolution {{.*}} -> tensor<1x4x6xbf16>
 // KEEP: loom.window {{.*}} -> tensor<1x4x6x3xf64>

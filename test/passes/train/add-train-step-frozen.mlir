@@ -1,0 +1,20 @@
+// RUN: gridloom-opt %s --loom-add-train-step="losses='mse(y, target)' optimizer='sgd(lr=0.1)'" | FileCheck %s
+
+loom.weight @w : tensor<4x1xf32> from <"", offset = 0, bytes = 16>
+loom.weight @mean : tensor<4xf32> from <"", offset = 16, bytes = 16>
+loom.weight @other : tensor<4xf32> from <"", offset = 32, bytes = 16>
+
+// Statistics that stay as they are, as of norms in evaluation mode, are no weight that the loss misses.
+// CHECK: loom.training = {{{.*}}parameters = 1 : i64, {{.*}}unreached = ["other"]}
+func.func @main(%x: tensor<2x4xf32> {loom.name = "x", loom.dim_names = ["batch", ""]}) -> (
+    tensor<2x1xf32> {loom.name = "y", loom.dim_names = ["batch", ""]},
+    tensor<4xf32> {loom.name = "z", loom.dim_names = [""]})
+    attributes {loom.entry = "main", loom.dims = {}} {
+  %w = loom.get_weight @w : tensor<4x1xf32>
+  %m = loom.get_weight @mean {loom.frozen = "statistics"} : tensor<4xf32>
+  %o = loom.get_weight @other : tensor<4xf32>
+  %b = loom.broadcast %m dims = [1] : (tensor<4xf32>) -> tensor<2x4xf32>
+  %c = loom.subtract %x, %b : tensor<2x4xf32>
+  %y = loom.dot_general %c, %w batch = [] x [] contract = [1] x [0] : (tensor<2x4xf32>, tensor<4x1xf32>) -> tensor<2x1xf32>
+  return %y, %o : tensor<2x1xf32>, tensor<4xf32>
+}
