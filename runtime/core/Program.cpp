@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 
 using namespace gridloom;
 using namespace gridloom::rt;
@@ -26,10 +27,11 @@ static std::unique_ptr<Kernel> loadKernel(const Plan &plan, const schema::Kernel
     if (error.getCode() != ErrorCode::InvalidPlan || !library.ends_with(binary))
       throw;
     std::string text = library.substr(0, library.size() - binary.size()) + ".ptx";
+    std::exception_ptr cause = std::current_exception();
     try {
       return device.loadKernel(text, plan.getKernelCode(text), kernel.symbol());
     } catch (const Error &) {
-      throw error;
+      std::rethrow_exception(cause);
     }
   }
 }
@@ -563,13 +565,13 @@ void Program::submitNamed(const schema::Step &step, Stream &stream, int64_t iter
   }
 }
 
-/// Adds to an error that streams reported late which steps were running then.
+/// Adds to an error that streams reported late which steps were running then. Called where that error is caught.
 [[noreturn]] void Program::explain(const Error &error) const {
   bool isDevices =
       error.getCode() == ErrorCode::Internal || error.getCode() == ErrorCode::Unavailable;
   std::string text = error.what();
   if (!isDevices || context.device.hasHostMemory() || error.getPlace())
-    throw error;
+    throw;
   text += ", on rank " + std::to_string(context.rank) + ", " + context.device.getName();
   if (mode == Mode::Replay)
     throw Error(error.getCode(), text + ", in a graph: run without graphs to see in which step");
