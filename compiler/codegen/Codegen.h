@@ -38,8 +38,10 @@ struct KernelInfo {
 };
 
 struct CpuOptions {
-  /// What LLVM calls the processor, e.g. x86-64-v3.
+  /// The least processor that runs the kernels, by LLVM's name.
   std::string arch = "x86-64-v3";
+  /// A processor of the same family with wider registers; empty: no second object.
+  std::string wideArch;
 };
 
 struct CompiledKernels {
@@ -47,6 +49,9 @@ struct CompiledKernels {
   ///   extern "C" void NAME(void *const *pointers, int64_t lo, int64_t hi)
   /// on dense row-major tensors. i1 tensors have one byte, 0 or 1, per element.
   std::string sharedObject;
+  /// The same functions for CpuOptions::wideArch, with the same results bit by bit: lanes and their
+  /// order do not depend on registers.
+  std::string wideObject;
   std::vector<KernelInfo> kernels; // in the module's order
 };
 

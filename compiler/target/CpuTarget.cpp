@@ -27,9 +27,15 @@ public:
 
 } // namespace
 
+/// Processors of level 3 and their like have registers of 256 bits, those of level 4 of 512.
+static std::string getWideArch(StringRef arch) {
+  return arch == "x86-64-v2" || arch == "x86-64-v3" ? "x86-64-v4" : "";
+}
+
 LogicalResult CpuTarget::emitKernels(ModuleOp module, KernelFiles &kernels) const {
+  std::string wideArch = getWideArch(getTraits().arch);
   FailureOr<codegen::CompiledKernels> compiled =
-      codegen::compileCpuKernels(module, {getTraits().arch});
+      codegen::compileCpuKernels(module, {getTraits().arch, wideArch});
   if (failed(compiled))
     return failure();
   for (const codegen::KernelInfo &info : compiled->kernels) {
@@ -37,8 +43,11 @@ LogicalResult CpuTarget::emitKernels(ModuleOp module, KernelFiles &kernels) cons
     proto.set_rows(info.rows);
     proto.set_grain(info.grain);
   }
-  if (!compiled->kernels.empty())
-    kernels.files["kernels/cpu.so"] = std::move(compiled->sharedObject);
+  if (compiled->kernels.empty())
+    return success();
+  kernels.files["kernels/cpu.so"] = std::move(compiled->sharedObject);
+  if (!wideArch.empty())
+    kernels.files["kernels/cpu." + wideArch + ".so"] = std::move(compiled->wideObject);
   return success();
 }
 

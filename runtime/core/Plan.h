@@ -166,6 +166,7 @@ public:
   /// Absent for plans that do not train.
   const std::optional<TrainingInfo> &getTraining() const { return training; }
   const std::vector<FoldedInfo> &getFolded() const { return folded; }
+  bool hasKernelCode(const std::string &library) const { return kernels.contains(library); }
   /// The bytes of kernels/<library>, as checked.
   std::span<const std::byte> getKernelCode(const std::string &library) const;
   /// SHA-256 of the manifest, which holds the other files' checksums: two ranks with equal digests

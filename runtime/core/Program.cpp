@@ -15,25 +15,23 @@
 using namespace gridloom;
 using namespace gridloom::rt;
 
-/// A cubin runs on the GPU it was made for and its like; on a newer one the driver compiles the PTX
-/// that lies beside it. Where that fails too, the cubin's error is the one to tell.
+/// From the best file that loads here. Where none does, the first one's error is the one to report.
 static std::unique_ptr<Kernel> loadKernel(const Plan &plan, const schema::Kernel &kernel,
                                           Device &device) {
-  const std::string &library = kernel.library();
-  try {
-    return device.loadKernel(library, plan.getKernelCode(library), kernel.symbol());
-  } catch (const Error &error) {
-    constexpr std::string_view binary = ".cubin";
-    if (error.getCode() != ErrorCode::InvalidPlan || !library.ends_with(binary))
-      throw;
-    std::string text = library.substr(0, library.size() - binary.size()) + ".ptx";
-    std::exception_ptr cause = std::current_exception();
+  std::exception_ptr cause;
+  for (const std::string &library : device.listLibraries(kernel.library())) {
+    if (!plan.hasKernelCode(library))
+      continue;
     try {
-      return device.loadKernel(text, plan.getKernelCode(text), kernel.symbol());
-    } catch (const Error &) {
-      std::rethrow_exception(cause);
+      return device.loadKernel(library, plan.getKernelCode(library), kernel.symbol());
+    } catch (const Error &error) {
+      if (!cause)
+        cause = std::current_exception();
+      if (error.getCode() != ErrorCode::InvalidPlan)
+        break;
     }
   }
+  std::rethrow_exception(cause);
 }
 
 std::vector<std::unique_ptr<Kernel>>

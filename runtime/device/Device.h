@@ -184,6 +184,11 @@ public:
   virtual std::unique_ptr<Stream> createStream(StreamKind kind, const std::string &name) = 0;
   virtual std::unique_ptr<Event> createEvent() = 0;
 
+  /// The files of kernels/ that hold the functions of `library` for this device, the best first. A
+  /// plan may lack all but the last; where one does not load, the next is tried.
+  virtual std::vector<std::string> listLibraries(const std::string &library) const {
+    return {library};
+  }
   /// Loads the code of kernels/<library> (CPU: a shared object; CUDA: a cubin or PTX) and finds
   /// `symbol`. Code of one library is loaded once.
   virtual std::unique_ptr<Kernel> loadKernel(const std::string &library,

@@ -17,6 +17,7 @@
 #include <cmath>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <optional>
 #include <random>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -138,8 +139,14 @@ struct RunOptions {
   std::map<unsigned, HostTensor> inputs;
 };
 
+/// x86-64-v4 where this machine runs it.
+inline std::string getWideArch() {
+  return __builtin_cpu_supports("x86-64-v4") ? "x86-64-v4" : "";
+}
+
 /// Compiles all kernels of `text`, runs each on random inputs in several row ranges, and compares.
-/// Bytes around the outputs must stay as they are. Returns what was compiled.
+/// Bytes around the outputs must stay as they are. Code for wider registers must write the same
+/// bytes. Returns what was compiled.
 inline codegen::CompiledKernels checkKernels(const std::string &text, RunOptions options = {}) {
   codegen::CompiledKernels none;
   mlir::OwningOpRef<mlir::ModuleOp> module = parse(text);
@@ -147,12 +154,17 @@ inline codegen::CompiledKernels checkKernels(const std::string &text, RunOptions
     ADD_FAILURE() << "cannot parse:\n" << text;
     return none;
   }
-  auto compiled = codegen::compileCpuKernels(*module);
+  codegen::CpuOptions target;
+  target.wideArch = getWideArch();
+  auto compiled = codegen::compileCpuKernels(*module, target);
   if (mlir::failed(compiled)) {
     ADD_FAILURE() << "cannot compile:\n" << text;
     return none;
   }
   LoadedKernels loaded(compiled->sharedObject);
+  std::optional<LoadedKernels> wide;
+  if (!target.wideArch.empty())
+    wide.emplace(compiled->wideObject);
   size_t number = 0;
   for (auto kernel : module->getOps<plan::KernelOp>()) {
     const codegen::KernelInfo &info = compiled->kernels[number++];
@@ -185,8 +197,15 @@ inline codegen::CompiledKernels checkKernels(const std::string &text, RunOptions
     int64_t first = std::min<int64_t>(1, info.rows), half = (info.rows + 1) / 2;
     std::vector<std::pair<int64_t, int64_t>> ranges{
         {std::max(half, first), info.rows}, {0, first}, {0, 0}, {first, std::max(half, first)}};
+    if (wide)
+      for (auto [lo, hi] : ranges)
+        wide->find(info.symbol)(pointers.data(), lo, hi);
+    std::vector<std::vector<char>> written = memory;
+    for (std::vector<char> &bytes : memory)
+      std::ranges::fill(bytes, '\x5a');
     for (auto [lo, hi] : ranges)
       function(pointers.data(), lo, hi);
+    EXPECT_TRUE(!wide || written == memory) << info.symbol << " of " << target.wideArch;
     for (size_t i = 0; i < expected.size(); ++i) {
       HostTensor actual(expected[i].getKind(), expected[i].getShape());
       std::copy_n(memory[i].data() + kGuard, actual.getNumBytes(), actual.getMutableData());

@@ -18,6 +18,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/ExecutionEngine/OptUtils.h"
+#include "mlir/IR/Threading.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
@@ -136,8 +137,7 @@ LogicalResult gridloom::codegen::lowerToLlvmDialect(ModuleOp module) {
 // To an object
 //===----------------------------------------------------------------------===//
 
-static std::unique_ptr<llvm::TargetMachine> makeTarget(const CpuOptions &options,
-                                                       std::string &error) {
+static std::unique_ptr<llvm::TargetMachine> makeTarget(StringRef arch, std::string &error) {
   static const bool isInitialised = [] {
     LLVMInitializeX86TargetInfo();
     LLVMInitializeX86Target();
@@ -151,25 +151,25 @@ static std::unique_ptr<llvm::TargetMachine> makeTarget(const CpuOptions &options
   if (!target)
     return nullptr;
   std::unique_ptr<llvm::MCSubtargetInfo> processors(target->createMCSubtargetInfo(triple, "", ""));
-  if (!processors->isCPUStringValid(options.arch)) {
-    error = "unknown CPU '" + options.arch + "'; use x86-64-v2, x86-64-v3 or x86-64-v4";
+  if (!processors->isCPUStringValid(arch)) {
+    error = ("unknown CPU '" + arch + "'; use x86-64-v2, x86-64-v3 or x86-64-v4").str();
     return nullptr;
   }
   llvm::TargetOptions targetOptions;
   targetOptions.AllowFPOpFusion = llvm::FPOpFusion::Fast;
   return std::unique_ptr<llvm::TargetMachine>(
-      target->createTargetMachine(triple, options.arch, "", targetOptions, llvm::Reloc::PIC_, {},
+      target->createTargetMachine(triple, arch, "", targetOptions, llvm::Reloc::PIC_, {},
                                   llvm::CodeGenOptLevel::Aggressive));
 }
 
 FailureOr<SmallVector<char, 0>> gridloom::codegen::compileToObject(ModuleOp module,
-                                                                   const CpuOptions &options) {
+                                                                   StringRef arch) {
   DialectRegistry registry;
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
   module.getContext()->appendDialectRegistry(registry);
   std::string error;
-  std::unique_ptr<llvm::TargetMachine> machine = makeTarget(options, error);
+  std::unique_ptr<llvm::TargetMachine> machine = makeTarget(arch, error);
   if (!machine)
     return module.emitError(error);
 
@@ -180,10 +180,16 @@ FailureOr<SmallVector<char, 0>> gridloom::codegen::compileToObject(ModuleOp modu
     return failure();
   code->setDataLayout(machine->createDataLayout());
   code->setTargetTriple(machine->getTargetTriple());
+  bool hasWideRegisters = machine->getMCSubtargetInfo()->checkFeatures("+avx512f");
   for (llvm::Function &function : *code) {
     if (function.isDeclaration())
       continue;
-    function.addFnAttr("target-cpu", options.arch);
+    function.addFnAttr("target-cpu", arch);
+    // Without these LLVM halves vectors of 512 bits, for the sake of code that has few of them.
+    if (hasWideRegisters) {
+      function.addFnAttr("prefer-vector-width", "512");
+      function.addFnAttr("min-legal-vector-width", "512");
+    }
     bool isKernel = module.lookupSymbol((function.getName() + kBodySuffix).str()) != nullptr;
     if (!isKernel)
       function.setLinkage(llvm::GlobalValue::InternalLinkage);
@@ -196,9 +202,21 @@ FailureOr<SmallVector<char, 0>> gridloom::codegen::compileToObject(ModuleOp modu
   llvm::raw_svector_ostream stream(object);
   llvm::legacy::PassManager pm;
   if (machine->addPassesToEmitFile(pm, stream, nullptr, llvm::CodeGenFileType::ObjectFile))
-    return module.emitError("LLVM cannot write objects for " + options.arch);
+    return module.emitError("LLVM cannot write objects for " + arch);
   pm.run(*code);
   return object;
+}
+
+static LogicalResult compileAndLink(ModuleOp module, StringRef arch, std::string &to) {
+  FailureOr<SmallVector<char, 0>> object = compileToObject(module, arch);
+  if (failed(object))
+    return failure();
+  FailureOr<std::string> linked =
+      linkSharedObject(module.getLoc(), StringRef(object->data(), object->size()));
+  if (failed(linked))
+    return failure();
+  to = std::move(*linked);
+  return success();
 }
 
 FailureOr<CompiledKernels> gridloom::codegen::compileCpuKernels(ModuleOp module,
@@ -214,14 +232,17 @@ FailureOr<CompiledKernels> gridloom::codegen::compileCpuKernels(ModuleOp module,
   FailureOr<std::vector<KernelInfo>> infos = emitCpuKernels(*work);
   if (failed(infos) || failed(lowerToLlvmDialect(*work)))
     return failure();
-  FailureOr<SmallVector<char, 0>> object = compileToObject(*work, options);
-  if (failed(object))
-    return failure();
-  FailureOr<std::string> linked =
-      linkSharedObject(module.getLoc(), StringRef(object->data(), object->size()));
-  if (failed(linked))
-    return failure();
   result.kernels = std::move(*infos);
-  result.sharedObject = std::move(*linked);
+  // Each has a copy: translation changes what it reads.
+  OwningOpRef<ModuleOp> copy = options.wideArch.empty() ? nullptr : work->clone();
+  SmallVector<std::tuple<ModuleOp, StringRef, std::string *>> jobs{
+      {*work, options.arch, &result.sharedObject}};
+  if (copy)
+    jobs.emplace_back(*copy, options.wideArch, &result.wideObject);
+  if (failed(failableParallelForEach(module.getContext(), jobs, [](auto &job) {
+        auto [code, arch, to] = job;
+        return compileAndLink(code, arch, *to);
+      })))
+    return failure();
   return result;
 }

@@ -16,9 +16,10 @@ namespace gridloom::codegen {
 /// Lowers what emitCpuKernels made to the llvm dialect and adds the exported functions.
 mlir::LogicalResult lowerToLlvmDialect(mlir::ModuleOp module);
 
-/// Optimises a module of the llvm dialect and compiles it to a relocatable object.
+/// Optimises a module of the llvm dialect and compiles it to a relocatable object for `arch`, whose
+/// widest registers it uses.
 mlir::FailureOr<llvm::SmallVector<char, 0>> compileToObject(mlir::ModuleOp module,
-                                                            const CpuOptions &options);
+                                                            llvm::StringRef arch);
 
 /// Links an object to a shared object that needs libm and libc at most. Errors are reported at
 /// `loc`.

@@ -7,11 +7,13 @@
 
 #include "runtime/core/Error.h"
 #include "runtime/device/cpu/CpuConvolution.h"
+#include "runtime/device/cpu/CpuLevel.h"
 #include "runtime/device/cpu/CpuMatmul.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 using namespace gridloom::rt;
 
@@ -69,6 +71,13 @@ std::unique_ptr<Stream> CpuDevice::createStream(StreamKind kind, const std::stri
 }
 
 std::unique_ptr<Event> CpuDevice::createEvent() { return std::make_unique<CpuEvent>(); }
+
+/// A plan has its kernels for wider registers, too.
+std::vector<std::string> CpuDevice::listLibraries(const std::string &library) const {
+  std::filesystem::path path = library;
+  std::string wide = path.stem().string() + "." + getCpuLevel() + path.extension().string();
+  return {wide, library};
+}
 
 std::unique_ptr<Kernel> CpuDevice::loadKernel(const std::string &library,
                                               std::span<const std::byte> code,

@@ -28,6 +28,7 @@ public:
   std::unique_ptr<Memory> allocate(size_t bytes) override;
   std::unique_ptr<Stream> createStream(StreamKind kind, const std::string &name) override;
   std::unique_ptr<Event> createEvent() override;
+  std::vector<std::string> listLibraries(const std::string &library) const override;
   std::unique_ptr<Kernel> loadKernel(const std::string &library, std::span<const std::byte> code,
                                      const std::string &symbol) override;
   std::unique_ptr<MatmulPlan> createMatmul(const MatmulProblem &problem) override;

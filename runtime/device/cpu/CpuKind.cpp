@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/device/Registry.h"
+#include "runtime/device/cpu/CpuLevel.h"
 #include "runtime/device/cpu/ThreadPool.h"
 
 #include <algorithm>
@@ -22,40 +23,6 @@ static std::string readCpuName() {
     if (line.starts_with("model name"))
       return line.substr(std::min(line.size(), line.find(':') + 2));
   return "unknown";
-}
-
-/// The highest level of the x86-64 psABI that this CPU has.
-static std::string getCpuLevel() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("x86-64-v4"))
-    return "x86-64-v4";
-  if (__builtin_cpu_supports("x86-64-v3"))
-    return "x86-64-v3";
-  return __builtin_cpu_supports("x86-64-v2") ? "x86-64-v2" : "x86-64";
-#elif defined(__aarch64__)
-  return "aarch64";
-#else
-  return "unknown";
-#endif
-}
-
-static bool hasCpuLevel(const std::string &arch) {
-#ifdef __x86_64__
-  if (arch == "x86-64")
-    return true;
-  if (arch == "x86-64-v2")
-    return __builtin_cpu_supports("x86-64-v2");
-  if (arch == "x86-64-v3")
-    return __builtin_cpu_supports("x86-64-v3");
-  if (arch == "x86-64-v4")
-    return __builtin_cpu_supports("x86-64-v4");
-  return false;
-#elif defined(__aarch64__)
-  return arch == "aarch64" || arch == "armv8-a";
-#else
-  return false;
-#endif
 }
 
 namespace {

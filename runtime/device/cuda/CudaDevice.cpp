@@ -163,6 +163,15 @@ std::unique_ptr<Stream> CudaDevice::createStream(StreamKind kind, const std::str
 
 std::unique_ptr<Event> CudaDevice::createEvent() { return std::make_unique<CudaEvent>(context); }
 
+/// A cubin runs on the GPU it was made for and its like; on a newer one the driver compiles the PTX
+/// that lies beside it.
+std::vector<std::string> CudaDevice::listLibraries(const std::string &library) const {
+  constexpr std::string_view binary = ".cubin";
+  if (!library.ends_with(binary))
+    return {library};
+  return {library, library.substr(0, library.size() - binary.size()) + ".ptx"};
+}
+
 std::unique_ptr<Kernel> CudaDevice::loadKernel(const std::string &library,
                                                std::span<const std::byte> code,
                                                const std::string &symbol) {

@@ -48,6 +48,7 @@ public:
   std::unique_ptr<Event> createEvent() override;
   /// `code` is a cubin, a fat binary or PTX text. Throws InvalidPlan when this GPU cannot run it or
   /// it has no `symbol`.
+  std::vector<std::string> listLibraries(const std::string &library) const override;
   std::unique_ptr<Kernel> loadKernel(const std::string &library, std::span<const std::byte> code,
                                      const std::string &symbol) override;
   std::string getTuningName() const override;
