@@ -140,9 +140,7 @@ struct RunOptions {
 };
 
 /// x86-64-v4 where this machine runs it.
-inline std::string getWideArch() {
-  return __builtin_cpu_supports("x86-64-v4") ? "x86-64-v4" : "";
-}
+inline std::string getWideArch() { return __builtin_cpu_supports("x86-64-v4") ? "x86-64-v4" : ""; }
 
 /// Compiles all kernels of `text`, runs each on random inputs in several row ranges, and compares.
 /// Bytes around the outputs must stay as they are. Code for wider registers must write the same

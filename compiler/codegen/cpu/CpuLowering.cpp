@@ -8,11 +8,9 @@
 
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -22,7 +20,6 @@
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "mlir/Transforms/Passes.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -38,14 +35,6 @@ using namespace gridloom::codegen;
 //===----------------------------------------------------------------------===//
 // To the llvm dialect
 //===----------------------------------------------------------------------===//
-
-/// Polynomials for exp, erf, tanh and the like; bf16 as shifts, which x86 has no instruction for.
-static LogicalResult expandMath(ModuleOp module) {
-  RewritePatternSet patterns(module.getContext());
-  populateMathPolynomialApproximationPatterns(patterns);
-  arith::populateExpandBFloat16Patterns(patterns);
-  return applyPatternsGreedily(module, std::move(patterns));
-}
 
 /// Makes bf16, which by now is only moved, 16-bit integers: x86 has no registers for vectors of it,
 /// and LLVM converts those that live on in another block element by element, with a library call.
@@ -157,9 +146,8 @@ static std::unique_ptr<llvm::TargetMachine> makeTarget(StringRef arch, std::stri
   }
   llvm::TargetOptions targetOptions;
   targetOptions.AllowFPOpFusion = llvm::FPOpFusion::Fast;
-  return std::unique_ptr<llvm::TargetMachine>(
-      target->createTargetMachine(triple, arch, "", targetOptions, llvm::Reloc::PIC_, {},
-                                  llvm::CodeGenOptLevel::Aggressive));
+  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+      triple, arch, "", targetOptions, llvm::Reloc::PIC_, {}, llvm::CodeGenOptLevel::Aggressive));
 }
 
 FailureOr<SmallVector<char, 0>> gridloom::codegen::compileToObject(ModuleOp module,

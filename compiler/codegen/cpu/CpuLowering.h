@@ -13,6 +13,10 @@
 
 namespace gridloom::codegen {
 
+/// Makes exp, erf, tanh and the like polynomials, and bf16 shifts, which x86 has no instruction
+/// for.
+mlir::LogicalResult expandMath(mlir::ModuleOp module);
+
 /// Lowers what emitCpuKernels made to the llvm dialect and adds the exported functions.
 mlir::LogicalResult lowerToLlvmDialect(mlir::ModuleOp module);
 
