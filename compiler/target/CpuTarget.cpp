@@ -27,10 +27,8 @@ public:
 
 } // namespace
 
-/// Processors of level 3 and their like have registers of 256 bits, those of level 4 of 512.
-static std::string getWideArch(StringRef arch) {
-  return arch == "x86-64-v2" || arch == "x86-64-v3" ? "x86-64-v4" : "";
-}
+/// Processors of level 3 have registers of 256 bits, those of level 4 of 512.
+static std::string getWideArch(StringRef arch) { return arch == "x86-64-v3" ? "x86-64-v4" : ""; }
 
 LogicalResult CpuTarget::emitKernels(ModuleOp module, KernelFiles &kernels) const {
   std::string wideArch = getWideArch(getTraits().arch);

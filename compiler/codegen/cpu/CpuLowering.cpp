@@ -86,9 +86,9 @@ static void addWrapper(LLVM::LLVMFuncOp rows) {
   LLVM::ReturnOp::create(builder, loc, ValueRange());
 }
 
-LogicalResult gridloom::codegen::lowerToLlvmDialect(ModuleOp module) {
+LogicalResult gridloom::codegen::lowerToLlvmDialect(ModuleOp module, bool contracts) {
   MLIRContext *context = module.getContext();
-  if (failed(expandMath(module)))
+  if (failed(expandMath(module)) || (contracts && failed(contractMath(module))))
     return module.emitError("math operations cannot be expanded");
   moveAsIntegers(module);
   PassManager pm(context);
@@ -144,10 +144,8 @@ static std::unique_ptr<llvm::TargetMachine> makeTarget(StringRef arch, std::stri
     error = ("unknown CPU '" + arch + "'; use x86-64-v2, x86-64-v3 or x86-64-v4").str();
     return nullptr;
   }
-  llvm::TargetOptions targetOptions;
-  targetOptions.AllowFPOpFusion = llvm::FPOpFusion::Fast;
   return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
-      triple, arch, "", targetOptions, llvm::Reloc::PIC_, {}, llvm::CodeGenOptLevel::Aggressive));
+      triple, arch, "", {}, llvm::Reloc::PIC_, {}, llvm::CodeGenOptLevel::Aggressive));
 }
 
 FailureOr<SmallVector<char, 0>> gridloom::codegen::compileToObject(ModuleOp module,
@@ -218,7 +216,12 @@ FailureOr<CompiledKernels> gridloom::codegen::compileCpuKernels(ModuleOp module,
     work->push_back(kernel->clone());
   CompiledKernels result;
   FailureOr<std::vector<KernelInfo>> infos = emitCpuKernels(*work);
-  if (failed(infos) || failed(lowerToLlvmDialect(*work)))
+  std::string error;
+  std::unique_ptr<llvm::TargetMachine> machine = makeTarget(options.arch, error);
+  if (!machine)
+    return module.emitError(error);
+  bool contracts = machine->getMCSubtargetInfo()->checkFeatures("+fma");
+  if (failed(infos) || failed(lowerToLlvmDialect(*work, contracts)))
     return failure();
   result.kernels = std::move(*infos);
   // Each has a copy: translation changes what it reads.

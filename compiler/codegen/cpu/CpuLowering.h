@@ -17,8 +17,13 @@ namespace gridloom::codegen {
 /// for.
 mlir::LogicalResult expandMath(mlir::ModuleOp module);
 
-/// Lowers what emitCpuKernels made to the llvm dialect and adds the exported functions.
-mlir::LogicalResult lowerToLlvmDialect(mlir::ModuleOp module);
+/// Makes products and the sums they go into one operation. LLVM would choose them by what stands in
+/// one block after it unrolled loops, which depends on the processor: results would differ.
+mlir::LogicalResult contractMath(mlir::ModuleOp module);
+
+/// Lowers what emitCpuKernels made to the llvm dialect and adds the exported functions. With
+/// `contracts`, for processors that have them, products and sums are one operation.
+mlir::LogicalResult lowerToLlvmDialect(mlir::ModuleOp module, bool contracts);
 
 /// Optimises a module of the llvm dialect and compiles it to a relocatable object for `arch`, whose
 /// widest registers it uses.

@@ -72,6 +72,29 @@ private:
   }
 };
 
+/// a * b + c, a * b - c and c - a * b as one operation where nothing else reads the product.
+template <typename Op> struct Contract final : OpRewritePattern<Op> {
+  using OpRewritePattern<Op>::OpRewritePattern;
+  LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
+    Type element = getElementTypeOrSelf(op.getType());
+    if (!element.isF32() && !element.isF64())
+      return rewriter.notifyMatchFailure(op, "no such instruction for its type");
+    for (unsigned side : {0u, 1u}) {
+      auto product = op->getOperand(side).template getDefiningOp<arith::MulFOp>();
+      if (!product || !product->hasOneUse())
+        continue;
+      Value factor = product.getLhs(), addend = op->getOperand(1 - side);
+      if (isa<arith::SubFOp>(op)) {
+        Value &negated = side == 0 ? addend : factor;
+        negated = arith::NegFOp::create(rewriter, op.getLoc(), negated);
+      }
+      rewriter.replaceOpWithNewOp<math::FmaOp>(op, factor, product.getRhs(), addend);
+      return success();
+    }
+    return rewriter.notifyMatchFailure(op, "no product of its own");
+  }
+};
+
 } // namespace
 
 LogicalResult gridloom::codegen::expandMath(ModuleOp module) {
@@ -79,5 +102,11 @@ LogicalResult gridloom::codegen::expandMath(ModuleOp module) {
   patterns.add<ErfAsQuotient>(module.getContext(), /*benefit=*/2);
   populateMathPolynomialApproximationPatterns(patterns);
   arith::populateExpandBFloat16Patterns(patterns);
+  return applyPatternsGreedily(module, std::move(patterns));
+}
+
+LogicalResult gridloom::codegen::contractMath(ModuleOp module) {
+  RewritePatternSet patterns(module.getContext());
+  patterns.add<Contract<arith::AddFOp>, Contract<arith::SubFOp>>(module.getContext());
   return applyPatternsGreedily(module, std::move(patterns));
 }
