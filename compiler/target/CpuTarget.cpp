@@ -58,6 +58,7 @@ static std::unique_ptr<Target> makeCpuTarget(const TargetOptions &options, std::
   traits.machine = "cpu";
   traits.neuralLibrary = "onednn";
   traits.layout.forwardConvolutions = true;
+  traits.layout.turnWeights = true;
   traits.fuse.convolutionEpilogues = false;
   traits.fuse.channelsLast = true;
   return std::make_unique<CpuTarget>(options.name, std::move(traits));

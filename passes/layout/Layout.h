@@ -24,6 +24,8 @@ struct LayoutOptions {
   bool forwardConvolutions = false;
   /// Products of one left operand and several weights become one.
   bool mergeMatmuls = false;
+  /// Its products are faster where the summed dimension of a weight comes first.
+  bool turnWeights = false;
 };
 
 /// Chooses physical layouts; `pm` is a module's.

@@ -18,6 +18,8 @@ void gridloom::addLayoutPasses(mlir::OpPassManager &pm, const LayoutOptions &opt
   // partitioning, so that each device merges its own shards.
   if (options.mergeMatmuls)
     pm.addPass(createMergeMatmuls());
+  if (options.turnWeights)
+    pm.addPass(createTurnWeights());
   // Last: a layout depends on all that reads the weight.
   pm.addPass(createAssignLayouts(assign));
   pm.addPass(createVerifyLayouts());

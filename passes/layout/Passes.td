@@ -71,6 +71,31 @@ def MergeMatmuls : Pass<"loom-merge-matmuls", "::mlir::ModuleOp"> {
   }];
 }
 
+def TurnWeights : Pass<"loom-turn-weights", "::mlir::ModuleOp"> {
+  let summary = "Stores weights [N, K] of products along K as [K, N]";
+  let description = [{
+    A weight that is read only as the right-hand side [N, K] of f32 matrix multiplications with three
+    rows or more on the left becomes a derived tensor [K, N], made at load: for few rows sgemm reads
+    that twice as fast, for many a tenth faster. A weight that something else reads as well, as an
+    embedding, stays as it is: memory would hold it twice.
+
+    Input:
+
+    ```mlir
+    %w = loom.get_weight @w : tensor<2048x512xf32>
+    %y = loom.dot_general %x, %w batch = [] x [] contract = [1] x [1] : (tensor<4x512xf32>, tensor<2048x512xf32>) -> tensor<4x2048xf32>
+    ```
+
+    Output:
+
+    ```mlir
+    loom.derived @w.turned : tensor<512x2048xf32> { ... }
+    %w = loom.get_weight @w.turned : tensor<512x2048xf32>
+    %y = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<4x512xf32>, tensor<512x2048xf32>) -> tensor<4x2048xf32>
+    ```
+  }];
+}
+
 def AssignLayouts : Pass<"loom-assign-layouts", "::mlir::ModuleOp"> {
   let summary = "Gives every weight a physical layout";
   let description = [{

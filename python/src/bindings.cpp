@@ -163,17 +163,21 @@ public:
     });
   }
 
-  /// The last run's outputs as (type, shape, bytes), copied; None where another process has it.
+  /// The last run's outputs as (type, shape, bytes); None where another process has it.
   nb::dict outputs() {
     nb::dict result;
     for (int32_t i = 0; i < gridloom_session_num_outputs(session.get()); ++i) {
       const char *name = gridloom_session_output_name(session.get(), i);
       gridloom_tensor tensor = {};
-      callUnlocked([&] { return gridloom_session_output(session.get(), name, &tensor); });
-      if (!tensor.data)
+      gridloom_memory *memory = nullptr;
+      callUnlocked(
+          [&] { return gridloom_session_take_output(session.get(), name, &tensor, &memory); });
+      if (!memory)
         result[name] = nb::none();
       else
-        result[name] = copy(tensor);
+        result[name] = describe(tensor, nb::capsule(memory, [](void *p) noexcept {
+                                  gridloom_memory_release(static_cast<gridloom_memory *>(p));
+                                }));
     }
     return result;
   }
@@ -243,17 +247,29 @@ public:
   int numRanks() { return gridloom_plan_num_ranks(plan.get()); }
 
 private:
-  static nb::tuple copy(const gridloom_tensor &tensor) {
-    std::vector<int64_t> shape(tensor.shape, tensor.shape + tensor.rank);
+  static size_t countBytes(const gridloom_tensor &tensor) {
     size_t size = sizeOf(tensor.type);
-    for (int64_t dim : shape)
-      size *= size_t(dim);
+    for (int32_t i = 0; i < tensor.rank; ++i)
+      size *= size_t(tensor.shape[i]);
+    return size;
+  }
+
+  /// (type, shape, bytes) of memory that `owner` keeps.
+  static nb::tuple describe(const gridloom_tensor &tensor, const nb::capsule &owner) {
+    std::vector<int64_t> shape(tensor.shape, tensor.shape + tensor.rank);
+    auto *data = static_cast<uint8_t *>(tensor.data);
+    return nb::make_tuple(int(tensor.type), shape, OutputBytes(data, {countBytes(tensor)}, owner));
+  }
+
+  static nb::tuple copy(const gridloom_tensor &tensor) {
+    size_t size = countBytes(tensor);
     auto memory = std::make_unique<uint8_t[]>(size);
     std::memcpy(memory.get(), tensor.data, size);
-    uint8_t *data = memory.get();
-    nb::capsule owner(memory.release(),
-                      [](void *p) noexcept { delete[] static_cast<uint8_t *>(p); });
-    return nb::make_tuple(int(tensor.type), shape, OutputBytes(data, {size}, owner));
+    gridloom_tensor copied = tensor;
+    copied.data = memory.get();
+    return describe(copied, nb::capsule(memory.release(), [](void *p) noexcept {
+                      delete[] static_cast<uint8_t *>(p);
+                    }));
   }
 
   std::unique_ptr<gridloom_plan, PlanDeleter> plan;

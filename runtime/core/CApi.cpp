@@ -204,6 +204,11 @@ private:
 
 } // namespace
 
+struct gridloom_memory {
+  explicit gridloom_memory(HostArray array) : array(std::move(array)) {}
+  HostArray array;
+};
+
 struct gridloom_session {
   ForkGuard origin;
   std::unique_ptr<Runner> runner;
@@ -581,13 +586,29 @@ static std::map<std::string, Checkpoint::Wanted> listWanted(const gridloom_sessi
   return wanted;
 }
 
+static gridloom_tensor show(HostArray &array) {
+  return {gridloom_type(array.getType()), int32_t(array.getShape().size()), array.getShape().data(),
+          array.getMutableData()};
+}
+
 /// Keeps the array until the next run and shows it to the caller.
 static void handOut(gridloom_session *session, HostArray array, gridloom_tensor *tensor) {
   session->outputs.push_back(std::move(array));
-  HostArray &kept = session->outputs.back();
-  *tensor = {gridloom_type(kept.getType()), int32_t(kept.getShape().size()), kept.getShape().data(),
-             kept.getMutableData()};
+  *tensor = show(session->outputs.back());
 }
+
+gridloom_status gridloom_session_take_output(gridloom_session *session, const char *name,
+                                             gridloom_tensor *tensor, gridloom_memory **memory) {
+  return guard([&] {
+    requireIdle(session);
+    require(name && tensor && memory, "the name, the tensor or the memory is NULL");
+    auto taken = std::make_unique<gridloom_memory>(session->runner->getOutput(name));
+    *tensor = show(taken->array);
+    *memory = taken->array.isNull() ? nullptr : taken.release();
+  });
+}
+
+void gridloom_memory_release(gridloom_memory *memory) { delete memory; }
 
 gridloom_status gridloom_session_output(gridloom_session *session, const char *name,
                                         gridloom_tensor *tensor) {

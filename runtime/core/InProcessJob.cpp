@@ -7,6 +7,7 @@
 
 #include "runtime/comm/local/LocalTransport.h"
 #include "runtime/core/Error.h"
+#include "runtime/core/HostPool.h"
 #include "runtime/core/Placement.h"
 
 #include <algorithm>
@@ -69,6 +70,7 @@ public:
   ForkGuard origin;
   std::shared_ptr<const Plan> plan;
   bool traced;
+  HostPool pool; // of whole outputs
 
 private:
   struct Rank {
@@ -271,7 +273,9 @@ const EntrySpecialisation &InProcessJob::getLastSpecialisation() const {
 HostArray InProcessJob::getOutput(const std::string &name) const {
   std::vector<OutputPart> parts = impl->get(0).getOutputParts(name);
   const Argument &argument = *getLastSpecialisation().findOutput(name);
-  HostArray whole = HostArray::allocate(argument.type, argument.shape);
+  if (parts.size() == 1 && parts.front().shard.isWhole())
+    return impl->get(parts.front().rank).getOutputShard(name);
+  HostArray whole = impl->pool.allocate(argument.type, argument.shape);
   for (const OutputPart &part : parts) {
     HostArray local = impl->get(part.rank).getOutputShard(name);
     placeShard(part.shard, sizeOf(argument.type), local.getData(), whole.getMutableData());

@@ -585,7 +585,7 @@ HostArray Session::Impl::readShard(const std::string &name) const {
     if (binding.name() != name)
       continue;
     HostArray local =
-        HostArray::allocate(argument.type, {binding.shape().begin(), binding.shape().end()});
+        pool.allocate(argument.type, {binding.shape().begin(), binding.shape().end()});
     const_cast<Impl *>(this)->copyOut({local.getMutableData(), local.getNumBytes()},
                                       last->outputs[size_t(i)]->data);
     return local;

@@ -7,6 +7,7 @@
 #define GRIDLOOM_RUNTIME_CORE_SESSIONIMPL_H
 
 #include "runtime/core/Communicators.h"
+#include "runtime/core/HostPool.h"
 #include "runtime/core/Program.h"
 #include "runtime/core/Session.h"
 #include "runtime/device/AutotuneCache.h"
@@ -124,6 +125,7 @@ public:
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::shared_ptr<AutotuneCache> tuning;
   std::unique_ptr<Memory> arena, registered;
+  mutable HostPool pool; // of outputs' shards
   std::vector<std::unique_ptr<Memory>> states;
   std::unique_ptr<ControlChannel> control; // null: one rank
   std::mutex abortMutex;

@@ -231,6 +231,15 @@ GRIDLOOM_API const char *gridloom_session_output_name(const gridloom_session *se
    the output and the others a tensor whose data is NULL. */
 GRIDLOOM_API gridloom_status gridloom_session_output(gridloom_session *session, const char *name,
                                                      gridloom_tensor *tensor);
+/* Memory that the caller holds. */
+typedef struct gridloom_memory gridloom_memory;
+/* The same, but tensor and data stay valid until gridloom_memory_release(*memory), also after
+   further runs and the session's end; NULL where data is. */
+GRIDLOOM_API gridloom_status gridloom_session_take_output(gridloom_session *session,
+                                                          const char *name, gridloom_tensor *tensor,
+                                                          gridloom_memory **memory);
+/* NULL is allowed. From any thread. */
+GRIDLOOM_API void gridloom_memory_release(gridloom_memory *memory);
 /* One rank's part, padding included; data is NULL where that rank's stage does not make it. */
 GRIDLOOM_API gridloom_status gridloom_session_output_shard(gridloom_session *session, int32_t rank,
                                                            const char *name,
