@@ -195,6 +195,10 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
     }
     if (auto pad = dyn_cast<loom::PadOp>(op))
       return sinkBelow(pad);
+    if (auto concatenate = dyn_cast<loom::ConcatenateOp>(op))
+      return sinkBelow(concatenate);
+    if (auto slice = dyn_cast<loom::SliceOp>(op))
+      return sinkBelow(slice);
     auto isMoved = [&](Value value) { return matchTranspose(value, first) != nullptr; };
     auto isFree = [&](Value value) {
       auto constant = value.getDefiningOp<loom::ConstantOp>();
@@ -228,6 +232,38 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
         RankedTensorType::get(reorder(type.getShape(), last), type.getElementType()), source,
         op.getValue(), reorder(op.getLow(), last), reorder(op.getHigh(), last),
         reorder(op.getInterior(), last));
+    op.getOutput().replaceAllUsesWith(transposeTo(builder, made, getFirstOrder(rank)));
+  }
+
+  void sinkBelow(loom::ConcatenateOp op) {
+    RankedTensorType type = getType(op.getOutput());
+    int64_t rank = type.getRank();
+    SmallVector<int64_t> first = getFirstOrder(rank), last = getLastOrder(rank);
+    auto sources = llvm::map_to_vector(
+        op.getInputs(), [&](Value input) { return matchTranspose(input, first); });
+    if (!llvm::all_of(sources, [](Value source) { return source != nullptr; }))
+      return;
+    OpBuilder builder(op);
+    Value made = loom::ConcatenateOp::create(
+        builder, op.getLoc(),
+        RankedTensorType::get(reorder(type.getShape(), last), type.getElementType()), sources,
+        llvm::find(last, op.getDim()) - last.begin());
+    op.getOutput().replaceAllUsesWith(transposeTo(builder, made, first));
+  }
+
+  void sinkBelow(loom::SliceOp op) {
+    RankedTensorType type = getType(op.getOutput());
+    int64_t rank = type.getRank();
+    SmallVector<int64_t> last = getLastOrder(rank);
+    Value source = matchTranspose(op.getInput(), getFirstOrder(rank));
+    if (!source)
+      return;
+    OpBuilder builder(op);
+    Value made = loom::SliceOp::create(
+        builder, op.getLoc(),
+        RankedTensorType::get(reorder(type.getShape(), last), type.getElementType()), source,
+        reorder(op.getStarts(), last), reorder(op.getLimits(), last),
+        reorder(op.getStrides(), last));
     op.getOutput().replaceAllUsesWith(transposeTo(builder, made, getFirstOrder(rank)));
   }
 
