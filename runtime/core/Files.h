@@ -37,6 +37,8 @@ public:
   int64_t getTime() const { return time; }
   /// Whether the system should read ahead: not where most is passed over.
   void readAhead(bool enable) const;
+  /// Takes the pages out of this process's memory; what is read again comes from the page cache.
+  void dropPages() const;
   /// Throws Unavailable naming the file when it was written to, cut or lost since it was opened. A
   /// file that another one replaced by rename stays what it was. Takes a microsecond.
   void requireUnchanged() const;

@@ -6,7 +6,6 @@
 #include "runtime/core/HostPool.h"
 
 #include "runtime/core/Error.h"
-#include "runtime/core/HostMemory.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -61,13 +60,15 @@ HostPool::~HostPool() {
 }
 
 HostArray HostPool::allocate(DataType type, std::vector<int64_t> shape) {
-  auto size = size_t(checkedBytes(shape, sizeOf(type), "an array"));
+  constexpr size_t alignment = 64;
+  auto bytes = size_t(checkedBytes(shape, sizeOf(type), "an array"));
+  size_t size = (bytes / alignment + 1) * alignment;
   void *memory = state->take(size);
   if (!memory)
-    memory = allocateHostMemory(size);
+    memory = std::aligned_alloc(alignment, size);
   if (!memory) {
     state->give(size, nullptr);
-    throw Error(ErrorCode::OutOfMemory, "cannot allocate " + std::to_string(size) +
+    throw Error(ErrorCode::OutOfMemory, "cannot allocate " + std::to_string(bytes) +
                                             " bytes for an array of shape " + formatShape(shape));
   }
   std::shared_ptr<const void> owner(

@@ -216,6 +216,11 @@ void MappedFile::readAhead(bool enable) const {
     madvise(const_cast<std::byte *>(data), size, enable ? MADV_NORMAL : MADV_RANDOM);
 }
 
+void MappedFile::dropPages() const {
+  if (data)
+    madvise(const_cast<std::byte *>(data), size, MADV_DONTNEED);
+}
+
 void MappedFile::requireUnchanged() const {
   struct stat status;
   std::string change;

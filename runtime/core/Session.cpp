@@ -533,6 +533,8 @@ RunStats Session::Impl::run(LoadedProgram &loaded) {
     loaded.program->run(memory, trace);
     weights->requireUnchanged(); // or the outputs may be of two versions
     stats = summarize(loaded, begin, getMonotonicTime());
+    if (!loaded.warm && loaded.program->packsWeights())
+      weights->dropPages();
     loaded.warm = true;
   } catch (...) {
     fail(std::current_exception(), &loaded);

@@ -117,6 +117,11 @@ void WeightSource::requireUnchanged() const {
     file->requireUnchanged();
 }
 
+void WeightSource::dropPages() const {
+  for (const std::shared_ptr<const MappedFile> &file : files)
+    file->dropPages();
+}
+
 namespace {
 
 /// A file or a checkpoint that offers tensors by name.
@@ -326,7 +331,13 @@ std::shared_ptr<const WeightSet> WeightLoader::load() {
       set->files.insert(set->weights.back().file);
   }
   source.requireUnchanged(); // or parts of two versions may have been read
+  source.dropPages();        // of what was copied; the rest comes back as it is used
   return set;
+}
+
+void WeightSet::dropPages() const {
+  for (const std::shared_ptr<const MappedFile> &file : files)
+    file->dropPages();
 }
 
 void WeightSet::requireUnchanged() const {

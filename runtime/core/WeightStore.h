@@ -52,6 +52,7 @@ public:
   std::shared_ptr<const MappedFile> findFile(const std::byte *data) const;
   /// See MappedFile.
   void requireUnchanged() const;
+  void dropPages() const;
 
 private:
   void add(const std::shared_ptr<const MappedFile> &file, const std::string &fingerprintOfFile);
@@ -100,6 +101,8 @@ public:
   /// Throws Unavailable when a file that is used where it lies has changed since it was opened: see
   /// MappedFile.
   void requireUnchanged() const;
+  /// Takes the pages of files out of memory: for when libraries have copies.
+  void dropPages() const;
 
 private:
   friend class WeightLoader;

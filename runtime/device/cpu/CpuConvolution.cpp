@@ -6,13 +6,10 @@
 #include "runtime/device/cpu/CpuConvolution.h"
 
 #include "runtime/core/Error.h"
-#include "runtime/core/HostMemory.h"
 #include "runtime/device/cpu/CpuMatmul.h"
 #include "runtime/device/cpu/ThreadPool.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 
@@ -38,14 +35,9 @@ struct Part {
   Forward primitive;
 };
 
-struct Free {
-  void operator()(void *memory) const { std::free(memory); }
-};
-
 /// The weights in one of oneDNN's orders.
 struct Packed {
   memory::desc description;
-  std::unique_ptr<void, Free> owned;
   memory values;
 };
 
@@ -185,17 +177,8 @@ void CpuConvolution::Parts::addPart(const Rows &rows) {
   auto known = std::find_if(packed.begin(), packed.end(),
                             [&](const Packed &each) { return each.description == weights; });
   part.weights = size_t(known - packed.begin());
-  if (known == packed.end() && weights == given)
-    packed.push_back({weights, nullptr, memory()});
-  else if (known == packed.end()) {
-    std::unique_ptr<void, Free> owned(allocateHostMemory(weights.get_size()));
-    if (!owned)
-      throw Error(ErrorCode::OutOfMemory, "convolution: cannot allocate " +
-                                              std::to_string(weights.get_size()) +
-                                              " bytes for the weights in oneDNN's order");
-    memory values = view(weights, owned.get());
-    packed.push_back({weights, std::move(owned), values});
-  }
+  if (known == packed.end())
+    packed.push_back({weights, weights == given ? memory() : memory(weights, getEngine())});
   parts.push_back(std::move(part));
 }
 

@@ -6,7 +6,6 @@
 #include "runtime/device/cpu/CpuDevice.h"
 
 #include "runtime/core/Error.h"
-#include "runtime/core/HostMemory.h"
 #include "runtime/device/cpu/CpuConvolution.h"
 #include "runtime/device/cpu/CpuLevel.h"
 #include "runtime/device/cpu/CpuMatmul.h"
@@ -20,9 +19,13 @@ using namespace gridloom::rt;
 
 namespace {
 
+constexpr size_t alignment = 64;
+
 struct CpuMemory : Memory {
   explicit CpuMemory(size_t size) {
-    data = allocateHostMemory(size);
+    size_t rounded = (std::max<size_t>(size, 1) + alignment - 1) / alignment * alignment;
+    if (rounded >= size)
+      data = std::aligned_alloc(alignment, rounded);
     if (!data)
       throw Error(ErrorCode::OutOfMemory,
                   "cannot allocate " + std::to_string(size) + " bytes of host memory");
