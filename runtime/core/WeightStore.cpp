@@ -325,8 +325,17 @@ std::shared_ptr<const WeightSet> WeightSet::load(const Plan &plan, int rank, Dev
 
 std::shared_ptr<const WeightSet> WeightLoader::load() {
   auto set = std::make_shared<WeightSet>();
+  std::map<std::string, int> readers; // yet to come, of derived tensors
+  for (const schema::Weight &weight : stage.weights())
+    ++readers[weight.name()];
+  for (const schema::Derived &tensor : stage.derived())
+    for (const std::string &name : tensor.sources())
+      ++readers[name];
   for (const schema::Weight &weight : stage.weights()) {
     set->weights.push_back(loadWeight(weight));
+    // A rank keeps its shards, not all that they are cut from.
+    if (--readers[weight.name()] == 0)
+      results.erase(weight.name());
     if (set->weights.back().file)
       set->files.insert(set->weights.back().file);
   }

@@ -99,6 +99,40 @@ TEST_F(CApi, DescribesThePlan) {
   EXPECT_STREQ(gridloom_version(), "0.1.0");
 }
 
+TEST_F(CApi, AnOutputThatWasTakenStays) {
+  open(makePlan(2));
+  std::vector<gridloom_memory *> taken;
+  std::vector<gridloom_tensor> tensors;
+  for (int run = 0; run < 3; ++run) {
+    ASSERT_EQ(bind(), GRIDLOOM_OK) << gridloom_last_error();
+    ASSERT_EQ(gridloom_session_run(session, nullptr, nullptr, nullptr, 0), GRIDLOOM_OK);
+    gridloom_memory *memory = nullptr;
+    gridloom_tensor tensor = {};
+    ASSERT_EQ(gridloom_session_take_output(session, "y", &tensor, &memory), GRIDLOOM_OK)
+        << gridloom_last_error();
+    taken.push_back(memory);
+    tensors.push_back(tensor);
+    x[0] += 10;
+  }
+  gridloom_tensor tensor;
+  gridloom_memory *memory;
+  EXPECT_EQ(gridloom_session_take_output(session, "z", &tensor, &memory),
+            GRIDLOOM_INVALID_ARGUMENT);
+  EXPECT_EQ(gridloom_session_take_output(session, "y", &tensor, nullptr),
+            GRIDLOOM_INVALID_ARGUMENT);
+  gridloom_session_destroy(session);
+  session = nullptr;
+  for (int run = 0; run < 3; ++run) {
+    ASSERT_EQ(tensors[size_t(run)].rank, 1);
+    EXPECT_EQ(tensors[size_t(run)].shape[0], 4);
+    // Both ranks have a half; their sum is in both.
+    EXPECT_EQ(static_cast<const float *>(tensors[size_t(run)].data)[0], 1 + 10.0f * float(run) + 3);
+  }
+  for (gridloom_memory *each : taken)
+    gridloom_memory_release(each);
+  gridloom_memory_release(nullptr);
+}
+
 TEST_F(CApi, RunsAndGathers) {
   gridloom_session_options options = {};
   options.size = sizeof(options);

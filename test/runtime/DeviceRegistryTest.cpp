@@ -43,6 +43,24 @@ TEST(DeviceRegistryTest, CpuKnowsItsLevels) {
   EXPECT_EQ(cpu.create({.threads = 1})->getKind(), "cpu");
 }
 
+TEST(DeviceRegistryTest, TheEnvironmentLowersTheLevelAndChoosesKernels) {
+  const DeviceKind &cpu = *findDeviceKind("cpu");
+  std::string highest = cpu.takeInventory().devices[0].level;
+  if (highest.starts_with("x86-64-v"))
+    EXPECT_EQ(cpu.create({.threads = 1})->listLibraries("cpu.so"),
+              (std::vector<std::string>{"cpu." + highest + ".so", "cpu.so"}));
+  ASSERT_EQ(setenv("GRIDLOOM_CPU_LEVEL", "x86-64", 1), 0);
+  std::string level = cpu.takeInventory().devices[0].level;
+  std::vector<std::string> libraries = cpu.create({.threads = 1})->listLibraries("cpu.so");
+  std::string obstacle = cpu.findObstacle("x86-64-v2");
+  unsetenv("GRIDLOOM_CPU_LEVEL");
+  if (!highest.starts_with("x86-64"))
+    GTEST_SKIP() << "this CPU is " << highest;
+  EXPECT_EQ(level, "x86-64");
+  EXPECT_EQ(libraries, (std::vector<std::string>{"cpu.x86-64.so", "cpu.so"}));
+  EXPECT_EQ(obstacle, "cpu level x86-64-v2, which this machine lacks");
+}
+
 TEST(DeviceRegistryTest, PlacementNamesTheKindsOfAPlanAndATransport) {
   auto errorOf = [](const std::string &transport, int gpu, const std::string &kind) {
     PlacementOptions options;

@@ -203,6 +203,38 @@ TEST(CodegenElementwise, UnaryFunctions) {
     }
 }
 
+TEST(CodegenElementwise, ErfIsNearlyExact) {
+  constexpr int64_t kCount = 100001;
+  std::vector<double> values;
+  for (int64_t i = 0; i < kCount; ++i)
+    values.push_back(double(i - kCount / 2) / kCount * 10);
+  for (double value : {0.0, -0.0, 1e-30, 1e-40, 3.92, 3.9200001, 4.0, 1e30})
+    values.insert(values.end(), {value, -value});
+  double infinity = std::numeric_limits<double>::infinity();
+  values.insert(values.end(), {infinity, -infinity, std::nan("")});
+  auto count = int64_t(values.size());
+  HostTensor input = HostTensor::fromDoubles(ElementKind::F32, {count}, values);
+  auto compiled =
+      codegen::compileCpuKernels(*parse(unary("erf", "tensor<" + std::to_string(count) + "xf32>")));
+  ASSERT_TRUE(mlir::succeeded(compiled));
+  std::vector<float> out(static_cast<size_t>(count));
+  void *pointers[] = {const_cast<char *>(input.getData()), out.data()};
+  LoadedKernels loaded(compiled->sharedObject);
+  loaded.find("k_erf")(pointers, 0, compiled->kernels[0].rows);
+  std::vector<double> rounded = input.toDoubles();
+  for (size_t i = 0; i < out.size(); ++i) {
+    double expected = std::erf(rounded[i]);
+    if (std::isnan(expected)) {
+      EXPECT_TRUE(std::isnan(out[i]));
+      continue;
+    }
+    // Below the smallest normal number steps are as large.
+    ASSERT_LE(std::abs(out[i] - expected), 4e-7 * std::abs(expected) + 1e-45) << rounded[i];
+    ASSERT_LE(std::abs(out[i]), 1.0F) << rounded[i];
+    ASSERT_EQ(std::signbit(out[i]), std::signbit(rounded[i])) << rounded[i];
+  }
+}
+
 TEST(CodegenElementwise, RoundingAndRemainder) {
   for (auto [element, tolerance] : {std::pair<std::string, double>{"f32", 2e-5},
                                     {"f64", 1e-11},

@@ -117,6 +117,7 @@ TEST(TargetTest, PassesGetWhatTheTargetHas) {
   };
   auto fuse = [](const Target &target) { return print(addFusePasses, target.getTraits().fuse); };
   EXPECT_THAT(layout(*host), Not(HasSubstr("loom-merge-matmuls")));
+  EXPECT_THAT(layout(*host), HasSubstr("loom-turn-weights"));
   EXPECT_THAT(layout(*host), HasSubstr("keep-forward=true keep-library=false"));
   EXPECT_THAT(fuse(*host), HasSubstr("plan-form-convolutions{epilogues=false}"));
   EXPECT_THAT(fuse(*host), HasSubstr("plan-channels-last{f32=true}"));
@@ -124,6 +125,7 @@ TEST(TargetTest, PassesGetWhatTheTargetHas) {
   EXPECT_THAT(fuse(*host), Not(HasSubstr("plan-form-attention")));
   EXPECT_THAT(fuse(*host), HasSubstr("activations=false keep-row-products=false residuals=false"));
   EXPECT_THAT(layout(*gpu), HasSubstr("loom-merge-matmuls"));
+  EXPECT_THAT(layout(*gpu), Not(HasSubstr("loom-turn-weights")));
   EXPECT_THAT(layout(*gpu), HasSubstr("keep-forward=false keep-library=true"));
   EXPECT_THAT(fuse(*gpu), HasSubstr("plan-form-convolutions{epilogues=true}"));
   EXPECT_THAT(fuse(*gpu), HasSubstr("plan-channels-last{f32=false}"));

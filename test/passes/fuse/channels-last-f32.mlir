@@ -39,3 +39,26 @@ func.func @others(%x: tensor<2x3x6x8xf32>, %v: tensor<4x3x1x1xf32>, %z: tensor<3
   %3 = loom.reduce sum %z dims = [0] : (tensor<3xf32>) -> tensor<f32>
   return %1, %2, %3 : tensor<2x6x8xf32>, tensor<2x4x6xf32>, tensor<f32>
 }
+
+// Results that are joined or cut stay as well; what is joined with a tensor that has its channels first does not.
+// CHECK-LABEL: func.func @joined
+// CHECK: %[[A:.*]] = plan.convolution
+// CHECK: %[[B:.*]] = plan.convolution
+// CHECK-NOT: loom.transpose
+// CHECK: %[[S:.*]] = loom.slice %[[B]] [0, 1, 2, 0] to [2, 6, 8, 3] by [1, 1, 2, 1] : (tensor<2x6x8x4xf32>) -> tensor<2x5x3x3xf32>
+// CHECK: %[[T:.*]] = loom.slice %[[A]] [0, 0, 0, 0] to [2, 5, 3, 4] by [1, 1, 1, 1] : (tensor<2x6x8x4xf32>) -> tensor<2x5x3x4xf32>
+// CHECK: %[[J:.*]] = loom.concatenate %[[S]], %[[T]] dim = 3 : (tensor<2x5x3x3xf32>, tensor<2x5x3x4xf32>) -> tensor<2x5x3x7xf32>
+// CHECK: loom.reduce max %[[J]] dims = [1, 2]
+// CHECK: loom.concatenate %{{.*}}, %arg0 dim = 1 : (tensor<2x4x6x8xf32>, tensor<2x3x6x8xf32>) -> tensor<2x7x6x8xf32>
+func.func @joined(%x: tensor<2x3x6x8xf32>, %v: tensor<4x3x1x1xf32>, %w: tensor<4x3x1x1xf32>) -> (tensor<2x7xf32>, tensor<2x7x6x8xf32>) {
+  %0 = plan.convolution %x, %v <input = [2, 3, 6, 8] by [144, 48, 8, 1], weight = [4, 3, 1, 1] by [3, 1, 1, 1], output = [2, 4, 6, 8] by [192, 48, 8, 1],
+      strides = [1, 1], low = [0, 0], high = [0, 0], dilations = [1, 1], groups = 1> : (tensor<2x3x6x8xf32>, tensor<4x3x1x1xf32>) -> tensor<2x4x6x8xf32>
+  %1 = plan.convolution %x, %w <input = [2, 3, 6, 8] by [144, 48, 8, 1], weight = [4, 3, 1, 1] by [3, 1, 1, 1], output = [2, 4, 6, 8] by [192, 48, 8, 1],
+      strides = [1, 1], low = [0, 0], high = [0, 0], dilations = [1, 1], groups = 1> : (tensor<2x3x6x8xf32>, tensor<4x3x1x1xf32>) -> tensor<2x4x6x8xf32>
+  %2 = loom.slice %1 [0, 0, 1, 2] to [2, 3, 6, 8] by [1, 1, 1, 2] : (tensor<2x4x6x8xf32>) -> tensor<2x3x5x3xf32>
+  %3 = loom.slice %0 [0, 0, 0, 0] to [2, 4, 5, 3] by [1, 1, 1, 1] : (tensor<2x4x6x8xf32>) -> tensor<2x4x5x3xf32>
+  %4 = loom.concatenate %2, %3 dim = 1 : (tensor<2x3x5x3xf32>, tensor<2x4x5x3xf32>) -> tensor<2x7x5x3xf32>
+  %5 = loom.reduce max %4 dims = [2, 3] : (tensor<2x7x5x3xf32>) -> tensor<2x7xf32>
+  %6 = loom.concatenate %0, %x dim = 1 : (tensor<2x4x6x8xf32>, tensor<2x3x6x8xf32>) -> tensor<2x7x6x8xf32>
+  return %5, %6 : tensor<2x7xf32>, tensor<2x7x6x8xf32>
+}

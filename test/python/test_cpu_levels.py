@@ -1,0 +1,69 @@
+"""A plan's kernels for wider registers give the bits of the others."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from conftest import sentences
+
+import gridloom
+from gridloom import zoo
+
+SIZES = {"batch": 4, "sequence": 8, "past": 4}
+LEVELS = ("x86-64-v3", "x86-64-v4")
+
+# Runs each plan of a list and writes its outputs to its file.
+PROGRAM = """
+import json, sys
+import numpy as np
+import gridloom
+
+for plan, inputs, outputs in json.loads(sys.argv[1]):
+    with gridloom.load(plan, threads=1) as session:
+        np.savez(outputs, **session.run(dict(np.load(inputs))))
+"""
+
+
+def run_on(level: str, plans: list[tuple[str, str, str]]) -> None:
+    environment = {**os.environ, "GRIDLOOM_CPU_LEVEL": level}
+    subprocess.run([sys.executable, "-c", PROGRAM, json.dumps(plans)], check=True, env=environment, timeout=300)
+
+
+def sizes_of(model: Path) -> dict[str, int]:
+    inputs = onnx.load(str(model), load_external_data=False).graph.input
+    names = {dim.dim_param for value in inputs for dim in value.type.tensor_type.shape.dim}
+    return {name: size for name, size in SIZES.items() if name in names}
+
+
+def test_wider_registers_change_no_bit(tools, tmp_path, minilm_path):
+    if "avx512vl" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("this CPU is not x86-64-v4")
+    models = {name: zoo.MODELS[model].write(tmp_path / f"{name}.onnx", **options) for name, (model, options) in zoo.SMALL.items()}
+    inputs = {
+        name: zoo.random_inputs(onnx.load(path, load_external_data=False).graph, sizes_of(path), 50) for name, path in models.items()
+    }
+    models["minilm"], inputs["minilm"] = minilm_path, sentences(2, 32)
+    for name, path in models.items():
+        dims = {"batch": 2, "sequence": 32} if name == "minilm" else sizes_of(path)
+        plan = gridloom.compile(path, tmp_path / f"{name}.plan", dims=dims, tools=tools.folder)
+        assert (plan.path / "kernels" / "cpu.x86-64-v4.so").exists(), name
+        np.savez(tmp_path / f"{name}.npz", **inputs[name])
+    for level in LEVELS:
+        run_on(level, [(f"{tmp_path / name}.plan", f"{tmp_path / name}.npz", f"{tmp_path / name}.{level}.npz") for name in models])
+    for name in models:
+        narrow, wide = (dict(np.load(tmp_path / f"{name}.{level}.npz")) for level in LEVELS)
+        for output, value in narrow.items():
+            assert value.tobytes() == wide[output].tobytes(), (name, output)
+
+
+def test_a_plan_for_the_widest_has_one_library(tools, tmp_path):
+    path = zoo.save(zoo.mlp([16, 64, 8], zoo.Random(0)), tmp_path / "mlp.onnx")
+    tools.compile(path, tmp_path / "mlp.plan", "--dim", "batch=4", "--cpu-arch", "x86-64-v4")
+    assert [file.name for file in (tmp_path / "mlp.plan" / "kernels").iterdir()] == ["cpu.so"]
