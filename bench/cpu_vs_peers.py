@@ -38,11 +38,13 @@ import real_models  # noqa: E402
 
 @dataclass(frozen=True)
 class Case:
-    """A model and the sizes of its named dimensions; `inputs` makes what it reads, drawn where it is None."""
+    """A model and the sizes of its named dimensions; `inputs` makes what it reads, drawn where it is None, `state` is what our plan keeps
+    between runs, and the peers take in and give back."""
 
     make: Callable[[Path], Path]
     dims: dict[str, int]
     inputs: Callable[[], dict[str, np.ndarray]] | None = None
+    state: dict[str, str] | None = None
 
 
 def _zoo(name: str, **options) -> Callable[[Path], Path]:
@@ -61,11 +63,18 @@ def _sentences() -> dict[str, np.ndarray]:
     return zoo.encode([zoo.SENTENCES[i % len(zoo.SENTENCES)] for i in range(8)], 128)
 
 
+def _token() -> dict[str, np.ndarray]:
+    cache = np.zeros((1, 12, 128, 64), np.float32)
+    caches = {f"past_{kind}_{layer}": cache.copy() for kind in ("key", "value") for layer in range(12)}
+    return {"input_ids": np.full((1, 1), 1000), "position": np.full(1, 64), **caches}
+
+
 CASES = {
     "minilm 8x128": Case(lambda folder: zoo.save(zoo.minilm(), folder / "minilm.onnx"), {"batch": 8, "sequence": 128}, _sentences),
     "bert-base 1x128": Case(_bert("bert-base"), {"batch": 1, "sequence": 128}),
     "bert-base 8x128": Case(_bert("bert-base"), {"batch": 8, "sequence": 128}),
     "gpt2 1x128": Case(_zoo("gpt2"), {"batch": 1, "sequence": 128}),
+    "gpt2 decode": Case(_zoo("gpt2", cache="static", positions=128), {"batch": 1, "sequence": 1}, _token, {"past_*": "present_*"}),
     "vit-b/16 1": Case(_zoo("vit"), {"batch": 1}),
     "resnet-50 1": Case(_zoo("resnet"), {"batch": 1}),
     "resnet-50 8": Case(_zoo("resnet"), {"batch": 8}),
@@ -203,16 +212,17 @@ def compare(name: str, mesh: str, threads: int, peak: float, folder: Path, optio
     inputs = {key: value % 2 if key in ("attention_mask", "token_type_ids") else value for key, value in inputs.items()}
     dims = case.dims or open_dims(path, inputs)
     file = re.sub(r"\W", "-", f"{name}-{mesh}-{threads}") + ".plan"
-    plan = gridloom.compile(path, folder / file, mesh=mesh, tools=options.bin, dims=dims)
+    plan = gridloom.compile(path, folder / file, mesh=mesh, tools=options.bin, dims=dims, state=case.state)
+    own = {key: value for key, value in inputs.items() if not case.state or not key.startswith("past_")}
     with gridloom.load(plan, threads=max(1, threads // plan.ranks)) as session:
         sides = {
-            "ours": lambda: session.run(inputs),
+            "ours": lambda: session.run(own),
             "ort": run_onnxruntime(path, inputs, dims, threads),
             "ov": run_openvino(path, inputs, dims, threads),
         }
         sides = {side: call for side, call in sides.items() if call}
         ours, expected = sides["ours"](), sides["ort"]()
-        error = max(float(np.abs(ours[key] - value).max(initial=0)) for key, value in expected.items())
+        error = max(float(np.abs(ours[key] - value).max(initial=0)) for key, value in expected.items() if key in ours)
         times = interleave(sides, options.rounds, options.seconds)
     medians = {side: statistics.median(each) for side, each in times.items()}
     peer = min((side for side in medians if side != "ours"), key=medians.get)
