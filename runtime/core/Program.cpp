@@ -565,7 +565,8 @@ void Program::submitNamed(const schema::Step &step, Stream &stream, int64_t iter
   }
 }
 
-/// Adds to an error that streams reported late which steps were running then. Called where that error is caught.
+/// Adds to an error that streams reported late which steps were running then. Called where that
+/// error is caught.
 [[noreturn]] void Program::explain(const Error &error) const {
   bool isDevices =
       error.getCode() == ErrorCode::Internal || error.getCode() == ErrorCode::Unavailable;

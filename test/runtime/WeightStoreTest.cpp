@@ -24,7 +24,6 @@ using namespace gridloom;
 using namespace gridloom::rt;
 using namespace gridloom::test;
 using testing::AllOf;
-using testing::ElementsAre;
 using testing::ElementsAreArray;
 using testing::HasSubstr;
 
