@@ -14,6 +14,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <optional>
 #include <set>
 
 using namespace gridloom;
@@ -37,8 +39,24 @@ std::vector<OutputPart> Session::Impl::findParts(int stage,
   return parts;
 }
 
+/// Memory for a part that another rank sends: its place in the whole where that is in one piece,
+/// since memory that no one had before takes as long again as the part.
+static HostArray findRoom(const Shard &shard, HostArray &whole) {
+  std::optional<int64_t> place = findOnlyRun(shard);
+  if (!place)
+    return HostArray::allocate(whole.getType(), shard.local);
+  return HostArray::borrow(whole.getType(), shard.local,
+                           whole.getMutableData() + size_t(*place) * sizeOf(whole.getType()));
+}
+
+/// Whether the array's memory is the whole's, where a part is put in its place already.
+static bool isIn(const HostArray &whole, const HostArray &part) {
+  return !std::less<>()(part.getData(), whole.getData()) &&
+         std::less<>()(part.getData(), whole.getData() + whole.getNumBytes());
+}
+
 /// Puts the parts together on rank 0, in `into` where that fits. `read` gives this rank's, in the
-/// memory that it is given where it is given some.
+/// memory that it is given where it is given some; it is used in this call only.
 HostArray Session::Impl::gather(DataType type, const std::vector<int64_t> &shape,
                                 const std::vector<OutputPart> &parts,
                                 const std::function<HostArray(HostArray)> &read, bool toAll,
@@ -60,10 +78,10 @@ HostArray Session::Impl::gather(DataType type, const std::vector<int64_t> &shape
           continue;
         }
       } else {
-        local = HostArray::allocate(type, part.shard.local);
+        local = findRoom(part.shard, whole);
         control->receive({local.getMutableData(), local.getNumBytes()}, part.rank);
       }
-      if (local.getData() != whole.getData())
+      if (!isIn(whole, local))
         placeShard(part.shard, sizeOf(type), local.getData(), whole.getMutableData());
     }
     if (toAll && control)
@@ -142,6 +160,13 @@ HostArray Session::Impl::readState(int index, HostArray into) const {
   return array;
 }
 
+/// The state itself, where the device has host memory.
+HostArray Session::Impl::borrowState(int index) const {
+  const schema::State &state = getStage().states(index);
+  return HostArray::borrow(DataType(state.type()), {state.shape().begin(), state.shape().end()},
+                           states[size_t(index)]->data);
+}
+
 HostArray Session::Impl::gatherState(const std::string &name, bool toAll, HostArray into) {
   requireUsable();
   PlannedState found = findPlanned(*plan, name);
@@ -150,8 +175,12 @@ HostArray Session::Impl::gatherState(const std::string &name, bool toAll, HostAr
   };
   return gather(
       DataType(found.state.type()), found.global, findParts(found.stage, getShardOf),
-      [&](HostArray whole) { return readState(findState(name), std::move(whole)); }, toAll,
-      std::move(into));
+      [&](HostArray whole) {
+        int index = findState(name);
+        return whole.isNull() && device.hasHostMemory() ? borrowState(index)
+                                                        : readState(index, std::move(whole));
+      },
+      toAll, std::move(into));
 }
 
 void Session::Impl::setGlobalState(const std::string &name, const HostArray &whole) {

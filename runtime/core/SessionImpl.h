@@ -65,6 +65,7 @@ public:
   int findState(const std::string &name) const;
   /// `into` as for gatherState.
   HostArray readState(int index, HostArray into = {}) const;
+  HostArray borrowState(int index) const;
   void resetStates();
   void zero(void *to, size_t bytes);
   Stream &getHostStream();

@@ -129,6 +129,21 @@ void gridloom::rt::forEachRun(const Shard &shard,
   ::forEachRun(shard, getRow(shard), visit);
 }
 
+std::optional<int64_t> gridloom::rt::findOnlyRun(const Shard &shard) {
+  if (shard.valid != shard.local)
+    return std::nullopt;
+  int64_t stride = 1, offset = 0;
+  bool isCut = false; // some inner dimension is: two of what is outside of it have a gap between
+  for (size_t i = shard.local.size(); i-- > 0;) {
+    if (isCut && shard.local[i] != 1)
+      return std::nullopt;
+    isCut |= shard.local[i] != shard.global[i];
+    offset += shard.begin[i] * stride;
+    stride *= shard.global[i];
+  }
+  return offset;
+}
+
 void gridloom::rt::cutShard(const Shard &shard, size_t elementBytes, const std::byte *global,
                             std::byte *out, int64_t rowPad, unsigned char fill) {
   int64_t row = getRow(shard) + rowPad, rows = 1;

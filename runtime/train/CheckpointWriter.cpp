@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 #include <utility>
 
 using namespace gridloom::rt;
@@ -19,6 +20,18 @@ void gridloom::rt::awaitOnRank0(Session &session, const std::future<void> &work)
       busy = std::byte{0};
     busy = session.exchange({&busy, 1}).front().front();
   }
+}
+
+void CheckpointWriter::prepare(const std::map<std::string, Checkpoint::Wanted> &states) {
+  assert(!writing.valid() && "a checkpoint is being written");
+  writing = std::async(std::launch::async, [this, states] {
+    for (const auto &[name, wanted] : states) {
+      HostArray array = HostArray::allocate(wanted.type, wanted.shape);
+      // The system gives pages to who writes.
+      std::memset(array.getMutableData(), 1, array.getNumBytes());
+      spare.emplace(name, std::move(array));
+    }
+  });
 }
 
 void CheckpointWriter::start(Checkpoint checkpoint, std::function<void()> before) {

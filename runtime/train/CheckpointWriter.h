@@ -26,11 +26,14 @@ public:
   /// The folder of all of the run's checkpoints, and how many to keep, at least 1.
   CheckpointWriter(std::filesystem::path run, int64_t keep) : run(std::move(run)), keep(keep) {}
 
+  /// Makes memory for checkpoints of these states, in the other thread: the first one then finds it
+  /// as later ones find the last one's.
+  void prepare(const std::map<std::string, Checkpoint::Wanted> &states);
   /// Begins to write a checkpoint, after `before`, in the other thread too; older ones go when it
   /// is written. Nothing else may be under way.
   void start(Checkpoint checkpoint, std::function<void()> before);
-  /// The memory of a state of the last checkpoint, which is written: new pages for each checkpoint
-  /// would take as long as copying the states. Null where there is none.
+  /// The memory of a state, prepared or of the last checkpoint, which is written: new pages for
+  /// each checkpoint would take twice as long as copying the states. Null where there is none.
   HostArray takeSpare(const std::string &state);
   /// Throws what a checkpoint whose writing has ended failed with. Does not wait.
   void check();
@@ -43,7 +46,7 @@ private:
   std::filesystem::path run;
   int64_t keep;
   std::future<void> writing;
-  std::map<std::string, HostArray> spare; // states of the last checkpoint, once it is written
+  std::map<std::string, HostArray> spare; // memory for the next checkpoint's states
 };
 
 } // namespace gridloom::rt

@@ -44,6 +44,8 @@ TrainingResult Trainer::run() {
     evaluate();
   if (!isOver())
     prefetch(result.progress.cursor);
+  if (!isOver() && session.getRank() == 0 && isSavedBeforeTheEnd())
+    writer.prepare(setup.states);
   while (!isOver()) {
     takeStep();
     showParameters();
@@ -66,6 +68,12 @@ void Trainer::noteLeftOut() const {
     observer->onNote("evaluations leave out the last " + std::to_string(left) +
                      (left == 1 ? " sample" : " samples") + ", which fill no batch of " +
                      std::to_string(setup.eval->batch));
+}
+
+bool Trainer::isSavedBeforeTheEnd() const {
+  int64_t every = setup.settings.checkpointEvery;
+  return !setup.settings.checkpoints.empty() && every &&
+         setup.getStepsDone(result.progress.cursor) / every < (setup.getNumSteps() - 1) / every;
 }
 
 bool Trainer::isOver() const {

@@ -104,6 +104,7 @@ private:
   bool isEvaluationDue() const;
   bool isEvaluationLeft() const;
   void save();
+  bool isSavedBeforeTheEnd() const;
   bool isOver() const;
   void noteLeftOut() const;
   /// Adds the values of some batches up.

@@ -24,7 +24,7 @@ def make_trainer(tools, folder, name: str, seed: int, mesh: str | None, precisio
     plan = gridloom.compile(
         MODELS[name](folder / f"{name}{seed}.onnx", seed), folder / f"{name}{seed}{mesh}{precision}.plan", tools=tools.folder,
         train=True, loss="cross_entropy(logits, labels)", metric="accuracy(logits, labels)",
-        optimizer="adamw(lr=1e-3, weight_decay=0.01)", clip="norm(1.0)", param={"rank<=1": "weight_decay=0"},
+        optimizer="adamw(lr=3e-3, weight_decay=0.01)", clip="norm(1.0)", param={"rank<=1": "weight_decay=0"},
         dims={"batch": BATCH}, mesh=mesh, precision=precision,
     )  # fmt: skip
     return gridloom.Trainer(plan, schedule=f"cosine(warmup=5, total={STEPS})", seed=seed, threads=1)
@@ -64,7 +64,8 @@ def test_export_is_the_model(tools, tmp_path, digits, name):
 @pytest.mark.full
 @pytest.mark.parametrize("name", MODELS)
 def test_five_seeds_learn_as_well_on_four_ranks(tools, tmp_path, digits, name):
-    """The mean accuracy is within the spread of one rank's seeds."""
+    """The mean accuracy is within the spread of one rank's seeds. The floor is below what so many steps lead to: in JAX, with other
+    batches and masks, the same transformer reaches 0.94 to 0.96; with a learning rate of 1e-3 it is 0.83 to 0.89, there and here."""
     found = {}
     for mesh in (None, "data=2,model=2"):
         for seed in range(5):

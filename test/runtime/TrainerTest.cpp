@@ -13,6 +13,7 @@
 #include "runtime/arrays/Npy.h"
 #include "runtime/core/Error.h"
 #include "runtime/core/InProcessJob.h"
+#include "runtime/train/CheckpointWriter.h"
 #include "runtime/train/TrainingLog.h"
 #include "test/runtime/TrainingPlan.h"
 
@@ -20,6 +21,7 @@
 #include <gmock/gmock.h>
 #include <map>
 #include <mutex>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <thread>
@@ -433,6 +435,32 @@ TEST_F(Training, ACheckpointThatCannotBeWrittenEndsTheRun) {
   std::vector<int64_t> left = listCheckpoints(folder.getPath() / "moved");
   ASSERT_FALSE(left.empty());
   Checkpoint::read(getCheckpointFolder(folder.getPath() / "moved", left.back())); // is whole
+}
+
+/// Pages of memory that the system has given already, which copying to takes no time for.
+static size_t countPages(const HostArray &array) {
+  const size_t page = size_t(sysconf(_SC_PAGESIZE));
+  auto begin = reinterpret_cast<uintptr_t>(array.getData()) / page * page;
+  std::vector<unsigned char> isThere(array.getNumBytes() / page);
+  if (mincore(reinterpret_cast<void *>(begin), isThere.size() * page, isThere.data()) != 0)
+    return 0;
+  return size_t(std::ranges::count_if(isThere, [](unsigned char page) { return page & 1; }));
+}
+
+TEST_F(Training, TheFirstCheckpointFindsMemoryAsLaterOnesDo) {
+  InProcessJob job(makePlan());
+  CheckpointWriter writer(checkpoints, 1);
+  writer.prepare({{"w", {DataType::F32, {1 << 10, 1 << 11}}}, {"step", {DataType::I64, {}}}});
+  writer.finish(job.getSession(0));
+  HostArray spare = writer.takeSpare("w");
+  ASSERT_FALSE(spare.isNull());
+  EXPECT_THAT(spare.getShape(), ElementsAre(1 << 10, 1 << 11));
+  EXPECT_EQ(countPages(spare), spare.getNumBytes() / size_t(sysconf(_SC_PAGESIZE)));
+  EXPECT_FALSE(writer.takeSpare("step").isNull());
+  EXPECT_TRUE(writer.takeSpare("w").isNull()); // taken
+  // Memory that is merely asked for has next to none, or the count tells nothing.
+  HostArray fresh = HostArray::allocate(DataType::F32, {1 << 12, 1 << 11});
+  EXPECT_LT(countPages(fresh), fresh.getNumBytes() / size_t(sysconf(_SC_PAGESIZE)) / 2);
 }
 
 /// Longer than the ranks' deadline.

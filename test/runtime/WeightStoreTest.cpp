@@ -24,7 +24,6 @@ using namespace gridloom;
 using namespace gridloom::rt;
 using namespace gridloom::test;
 using testing::AllOf;
-using testing::ElementsAre;
 using testing::ElementsAreArray;
 using testing::HasSubstr;
 
@@ -87,6 +86,41 @@ TEST(ShardTest, CutsAndPlacesBack) {
             }
             ASSERT_THAT(back, ElementsAreArray(global));
           }
+}
+
+/// A part in one piece is one run, which is all of it: said of every part of some shapes.
+TEST(ShardTest, PartsInOnePieceAreFound) {
+  Mesh mesh({{"a", 2}, {"b", 3}}, "");
+  size_t numFound = 0, numOthers = 0;
+  for (const std::vector<int64_t> &global : std::vector<std::vector<int64_t>>{
+           {}, {6}, {5}, {6, 4}, {2, 6}, {1, 6}, {6, 1, 4}, {2, 3, 4}})
+    for (size_t a = 0; a <= global.size(); ++a) // the dimension that it splits; the last: none
+      for (size_t b = 0; b <= global.size(); ++b) {
+        std::vector<std::vector<std::string>> dims(global.size() + 1);
+        dims[a].push_back("a");
+        dims[b].push_back("b");
+        dims.pop_back();
+        schema::Sharding sharding;
+        PlanBuilder::fillSharding(sharding, dims);
+        for (int rank = 0; rank < 6; ++rank) {
+          Shard shard = getShard(mesh, rank, sharding, global);
+          int64_t size = 1;
+          for (int64_t extent : shard.local)
+            size *= extent;
+          std::vector<int64_t> begins;
+          forEachRun(shard, [&](int64_t begin, int64_t, int64_t count) {
+            if (count == size)
+              begins.push_back(begin);
+          });
+          std::optional<int64_t> found = findOnlyRun(shard);
+          ASSERT_EQ(found.has_value(), begins.size() == 1);
+          if (found)
+            EXPECT_EQ(*found, begins[0]);
+          ++(found ? numFound : numOthers);
+        }
+      }
+  EXPECT_GT(numFound, 100u);
+  EXPECT_GT(numOthers, 100u);
 }
 
 TEST(ShardTest, LocalSizes) {
@@ -389,7 +423,7 @@ TEST(MappedFileTest, StaysInTheFolderWithoutOpenat2) {
 TEST(MappedFileTest, ReadsZerosWhereTheFileEnded) {
   TemporaryFolder folder;
   std::filesystem::path path = folder.getPath() / "file";
-  writeFile(path, std::string(3 * 4096, 'x'));
+  writeFile(path, std::string(size_t(3) * 4096, 'x'));
   auto file = MappedFile::open(path);
   auto getSum = [&] {
     size_t sum = 0;
