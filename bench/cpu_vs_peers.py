@@ -3,8 +3,8 @@
     .venv/bin/python bench/cpu_vs_peers.py [--bin build/release/bin] [--model NAME]... [--threads N]... [--mesh model=2]...
         [--rounds 20]
 
-All sides run in this process, on as many cores as they have threads (`--threads`, default 1 and all cores: ranks x intra-op
-threads), in f32. In a round each side runs for a moment, in an order that changes from round to round; figures are medians over
+All sides of one number of threads run in one process, on as many cores as they have threads (`--threads`, default 1 and all cores:
+ranks x intra-op threads), in f32; each number has a geometric mean of its own. In a round each side runs for a moment, in an order that changes from round to round; figures are medians over
 rounds, the ratio is of a round's times, ours over the faster peer's, with a bootstrap interval of 95 % of its median. OpenVINO takes part where
 it is installed (`pip install openvino`). MiniLM and the readers of text have their trained weights, the others random ones, of
 which only the time is of interest; outputs are compared for all. `peak` is our share of what the machine multiplies in a large
@@ -17,12 +17,14 @@ import math
 import os
 import re
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from fnmatch import fnmatch
+from multiprocessing import get_context
 from pathlib import Path
 
 import gridloom
@@ -64,6 +66,7 @@ def _sentences() -> dict[str, np.ndarray]:
 
 
 def _token() -> dict[str, np.ndarray]:
+    """A token at position 64 of 128, and empty caches of GPT-2's 12 layers of 12 heads of 64."""
     cache = np.zeros((1, 12, 128, 64), np.float32)
     caches = {f"past_{kind}_{layer}": cache.copy() for kind in ("key", "value") for layer in range(12)}
     return {"input_ids": np.full((1, 1), 1000), "position": np.full(1, 64), **caches}
@@ -213,7 +216,7 @@ def compare(name: str, mesh: str, threads: int, peak: float, folder: Path, optio
     dims = case.dims or open_dims(path, inputs)
     file = re.sub(r"\W", "-", f"{name}-{mesh}-{threads}") + ".plan"
     plan = gridloom.compile(path, folder / file, mesh=mesh, tools=options.bin, dims=dims, state=case.state)
-    own = {key: value for key, value in inputs.items() if not case.state or not key.startswith("past_")}
+    own = {key: value for key, value in inputs.items() if not any(fnmatch(key, pattern) for pattern in case.state or ())}
     with gridloom.load(plan, threads=max(1, threads // plan.ranks)) as session:
         sides = {
             "ours": lambda: session.run(own),
@@ -222,7 +225,7 @@ def compare(name: str, mesh: str, threads: int, peak: float, folder: Path, optio
         }
         sides = {side: call for side, call in sides.items() if call}
         ours, expected = sides["ours"](), sides["ort"]()
-        error = max(float(np.abs(ours[key] - value).max(initial=0)) for key, value in expected.items() if key in ours)
+        error = max(float(np.abs(ours[key] - value).max(initial=0)) for key, value in expected.items() if not any(fnmatch(key, kept) for kept in (case.state or {}).values()))
         times = interleave(sides, options.rounds, options.seconds)
     medians = {side: statistics.median(each) for side, each in times.items()}
     peer = min((side for side in medians if side != "ours"), key=medians.get)
@@ -237,6 +240,28 @@ def compare(name: str, mesh: str, threads: int, peak: float, folder: Path, optio
     return ratio
 
 
+def compare_all(threads: int, options) -> None:
+    """Prints the table of one number of threads."""
+    os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:threads]))
+    versions = [f"onnxruntime {onnxruntime.__version__}"]
+    try:
+        import openvino
+
+        versions.append(f"openvino {openvino.__version__}")
+    except ImportError:
+        versions.append("without openvino")
+    with tempfile.TemporaryDirectory() as folder:
+        peak = measure_peak(Path(folder), threads, options.bin)
+        print(f"{', '.join(versions)}; {threads} thread{'s' * (threads > 1)}: {peak:.0f} GFLOP/s in a product of 1536 x 1536 matrices")
+        print(f"{'model':<16}{'threads':>8}  {'mesh':<9}{'ours ms':>9}{'ort ms':>9}{'ov ms':>9}{'ratio':>7} {'95 %':<14}{'peak':>8}{'max error':>10}", flush=True)
+        ratios = [
+            compare(name, mesh, threads, peak, Path(folder), options)
+            for name in options.model or CASES
+            for mesh in options.mesh or ["data=1"]
+        ]
+    print(f"geometric mean of the ratios: {statistics.geometric_mean(ratios):.3f}", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=Path, default=None, help="folder of the tools (default: found by gridloom)")
@@ -247,32 +272,10 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.3, help="per side and round, and three calls at least")
     options = parser.parse_args()
 
-    cores = sorted(os.sched_getaffinity(0))
-    wanted = options.threads or sorted({1, len(cores)})
-    if len(wanted) > 1:
-        # Peers count the cores once, so each number of threads is a process of its own.
-        rest = [word for name in options.model or () for word in ("--model", name)] + [word for mesh in options.mesh or () for word in ("--mesh", mesh)]
-        rest += ["--rounds", str(options.rounds), "--seconds", str(options.seconds)] + (["--bin", str(options.bin)] if options.bin else [])
-        return max(subprocess.run([sys.executable, __file__, "--threads", str(threads), *rest]).returncode for threads in wanted)
-    os.sched_setaffinity(0, set(cores[: wanted[0]]))
-    versions = [f"onnxruntime {onnxruntime.__version__}"]
-    try:
-        import openvino
-
-        versions.append(f"openvino {openvino.__version__}")
-    except ImportError:
-        versions.append("without openvino")
-    print(", ".join(versions))
-    print(f"{'model':<16}{'threads':>8}  {'mesh':<9}{'ours ms':>9}{'ort ms':>9}{'ov ms':>9}{'ratio':>7} {'95 %':<14}{'peak':>8}{'max error':>10}")
-    ratios = []
-    with tempfile.TemporaryDirectory() as folder:
-        threads = wanted[0]
-        peak = measure_peak(Path(folder), threads, options.bin)
-        print(f"{threads} thread{'s' * (threads > 1)}: {peak:.0f} GFLOP/s in a product of 1536 x 1536 matrices", flush=True)
-        for name in options.model or CASES:
-            for mesh in options.mesh or ["data=1"]:
-                ratios.append(compare(name, mesh, threads, peak, Path(folder), options))
-    print(f"geometric mean of the ratios: {statistics.geometric_mean(ratios):.3f}")
+    # Peers count the cores once, so each number of threads is a process of its own.
+    for threads in options.threads or sorted({1, len(os.sched_getaffinity(0))}):
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            pool.submit(compare_all, threads, options).result()
     return 0
 
 

@@ -4,7 +4,7 @@
 
 Each load is a process of its own; the sides alternate, with the files in the page cache. `load` ends when the session can run,
 `first run` with its first outputs. Memory is what is resident (VmRSS) above what the process had when all modules were imported; pages of the
-weights' file that are mapped count. The last lines are of --runs runs in one process of ours. Medians over --rounds."""
+weights' file that are mapped count. The last lines are of --runs runs in one process of ours. Medians over --rounds, after one that is not counted."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ import tempfile
 from pathlib import Path
 
 import gridloom
+import numpy as np
+import onnx
 from gridloom import zoo
 
 MODELS = {
@@ -58,7 +60,7 @@ first = time.perf_counter()
 found = {"load": (loaded - begin) * 1e3, "first": (first - begin) * 1e3, "memory": memory, "memory first": resident() - base}
 for i in range(int(runs)):
     run()
-    if i + 1 == int(runs) // 10:
+    if i + 1 == max(1, int(runs) // 10):
         found["memory tenth"] = resident() - base
 found["memory last"] = resident() - base
 print(json.dumps(found))
@@ -79,9 +81,8 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
-
-    import numpy as np
-    import onnx
+    if options.rounds < 1 or options.runs < 1:
+        parser.error("--rounds and --runs are at least 1")
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -94,7 +95,7 @@ def main() -> int:
             np.savez(folder / "inputs.npz", **{k: v % 2 if k in ("attention_mask", "token_type_ids") else v for k, v in values.items()})
             arguments = (path, plan.path, folder / "inputs.npz", dims, options.threads)
             found = {"ours": [], "ort": []}
-            for i in range(options.rounds + 1):
+            for _ in range(options.rounds + 1):
                 for side, each in found.items():
                     each.append(load(side, *arguments))
             medians = {side: {key: statistics.median(one[key] for one in each[1:]) for key in each[0]} for side, each in found.items()}
@@ -103,7 +104,7 @@ def main() -> int:
             ratios = [medians["ours"][key] / medians["ort"][key] for key in ("load", "first", "memory", "memory first")]
             print(f"{model:<12}{'ratio':<6}{ratios[0]:>9.2f}{ratios[1]:>14.2f}{ratios[2]:>12.2f}{ratios[3]:>15.2f}", flush=True)
             long = load("ours", *arguments, runs=options.runs)
-            print(f"{model}: {long['memory tenth']:.1f} MiB after {options.runs // 10} runs, {long['memory last']:.1f} after {options.runs}")
+            print(f"{model}: {long['memory tenth']:.1f} MiB after {max(1, options.runs // 10)} runs, {long['memory last']:.1f} after {options.runs}")
     return 0
 
 

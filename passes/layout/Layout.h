@@ -24,7 +24,8 @@ struct LayoutOptions {
   bool forwardConvolutions = false;
   /// Products of one left operand and several weights become one.
   bool mergeMatmuls = false;
-  /// Its products are faster where the summed dimension of a weight comes first.
+  /// Weights that products sum over the last dimension of are stored with that first, which the
+  /// target's library reads faster.
   bool turnWeights = false;
 };
 

@@ -127,11 +127,7 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
     keepWholeWeights(groups);
     for (Group &group : groups)
       merge(group);
-    for (auto func : getOperation().getOps<func::FuncOp>())
-      for (Block &block : func.getBody())
-        for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-          if (isOpTriviallyDead(&op))
-            op.erase();
+    eraseDeadOps(getOperation());
     eraseUnusedWeights(getOperation());
   }
 
@@ -139,11 +135,7 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
   // Choice of products
   //===--------------------------------------------------------------------===//
 
-  RankedTensorType getGlobalType(StringAttr name) {
-    Operation *symbol = symbols->lookup(name);
-    auto derived = dyn_cast<loom::DerivedOp>(symbol);
-    return derived ? derived.getTensorType() : cast<loom::WeightOp>(symbol).getTensorType();
-  }
+  RankedTensorType getGlobalType(StringAttr name) { return getWholeType(symbols->lookup(name)); }
 
   /// The number of shards of dimension `dim` of a weight; 0 unless all have one size.
   int64_t countShards(loom::GetWeightOp op, int64_t dim) {
@@ -366,17 +358,7 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
       return loom::ConstantOp::create(builder, part.dot.getLoc(), type,
                                       SplatElementsAttr::get(type, builder.getZeroAttr(element)));
     }
-    Operation *symbol = symbols->lookup(op.getName());
-    auto derived = dyn_cast<loom::DerivedOp>(symbol);
-    if (!derived)
-      return loom::GetWeightOp::create(builder, symbol->getLoc(),
-                                       cast<loom::WeightOp>(symbol).getTensorType(),
-                                       op.getNameAttr(), Attribute(), loom::LayoutAttr());
-    IRMapping mapping;
-    Block &body = derived.getBody().front();
-    for (Operation &inner : body.without_terminator())
-      builder.clone(inner, mapping);
-    return mapping.lookup(body.getTerminator()->getOperand(0));
+    return readWhole(builder, symbols->lookup(op.getName()));
   }
 
   /// `value` with dimension `dim` as [shards, columns per shard].

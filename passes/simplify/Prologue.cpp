@@ -5,6 +5,10 @@
 //===----------------------------------------------------------------------===//
 #include "passes/simplify/Prologue.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
 using namespace mlir;
 using namespace gridloom;
 
@@ -68,6 +72,32 @@ SmallVector<Operation *> gridloom::getUnusedWeights(ModuleOp module) {
         !used.contains(SymbolTable::getSymbolName(&op).getValue()))
       unused.push_back(&op);
   return unused;
+}
+
+RankedTensorType gridloom::getWholeType(Operation *symbol) {
+  auto derived = dyn_cast<loom::DerivedOp>(symbol);
+  return derived ? derived.getTensorType() : cast<loom::WeightOp>(symbol).getTensorType();
+}
+
+Value gridloom::readWhole(OpBuilder &builder, Operation *symbol) {
+  auto derived = dyn_cast<loom::DerivedOp>(symbol);
+  if (!derived)
+    return loom::GetWeightOp::create(builder, symbol->getLoc(), getWholeType(symbol),
+                                     SymbolTable::getSymbolName(symbol), Attribute(),
+                                     loom::LayoutAttr());
+  IRMapping mapping;
+  Block &body = derived.getBody().front();
+  for (Operation &inner : body.without_terminator())
+    builder.clone(inner, mapping);
+  return mapping.lookup(body.getTerminator()->getOperand(0));
+}
+
+void gridloom::eraseDeadOps(ModuleOp module) {
+  for (auto func : module.getOps<func::FuncOp>())
+    for (Block &block : func.getBody())
+      for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+        if (isOpTriviallyDead(&op))
+          op.erase();
 }
 
 void gridloom::eraseUnusedWeights(ModuleOp module) {

@@ -15,6 +15,12 @@ namespace gridloom {
 /// weights repeated or reshaped, which costs nothing where it is used.
 llvm::SmallVector<mlir::Operation *> getHoistable(mlir::Block &block);
 
+/// The type of the whole weight or derived tensor that `symbol` declares.
+mlir::RankedTensorType getWholeType(mlir::Operation *symbol);
+/// Reads it in the body of another derived tensor: what is derived is computed there anew.
+mlir::Value readWhole(mlir::OpBuilder &builder, mlir::Operation *symbol);
+/// Erases what functions compute and nothing uses.
+void eraseDeadOps(mlir::ModuleOp module);
 /// Erases weights and derived tensors that nothing uses, also through each other.
 void eraseUnusedWeights(mlir::ModuleOp module);
 /// The weights and derived tensors that nothing uses.

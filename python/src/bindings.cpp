@@ -96,6 +96,9 @@ struct SessionDeleter {
     gridloom_session_destroy(session);
   }
 };
+struct MemoryDeleter {
+  void operator()(gridloom_memory *memory) const { gridloom_memory_release(memory); }
+};
 struct PlanDeleter {
   void operator()(gridloom_plan *plan) const { gridloom_plan_destroy(plan); }
 };
@@ -169,13 +172,17 @@ public:
     for (int32_t i = 0; i < gridloom_session_num_outputs(session.get()); ++i) {
       const char *name = gridloom_session_output_name(session.get(), i);
       gridloom_tensor tensor = {};
-      gridloom_memory *memory = nullptr;
-      callUnlocked(
-          [&] { return gridloom_session_take_output(session.get(), name, &tensor, &memory); });
+      std::unique_ptr<gridloom_memory, MemoryDeleter> memory;
+      callUnlocked([&] {
+        gridloom_memory *taken = nullptr;
+        gridloom_status status = gridloom_session_take_output(session.get(), name, &tensor, &taken);
+        memory.reset(taken); // an interrupt may be thrown although it was taken
+        return status;
+      });
       if (!memory)
         result[name] = nb::none();
       else
-        result[name] = describe(tensor, nb::capsule(memory, [](void *p) noexcept {
+        result[name] = describe(tensor, nb::capsule(memory.release(), [](void *p) noexcept {
                                   gridloom_memory_release(static_cast<gridloom_memory *>(p));
                                 }));
     }

@@ -11,41 +11,62 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <new>
+#include <unistd.h>
 
 using namespace gridloom::rt;
 
+static constexpr size_t alignment = 64;
+
 struct HostPool::State {
+  const int process = getpid();
   std::mutex mutex;
   std::multimap<size_t, void *> kept; // by size
   size_t keptBytes = 0, usedBytes = 0, mostUsed = 0;
   bool isClosed = false;
 
-  ~State() {
-    for (auto [size, memory] : kept)
-      std::free(memory);
+  ~State() { drop(0); }
+
+  /// Frees memory that is kept, the smallest first, until no more than `bytes` are.
+  void drop(size_t bytes) {
+    while (keptBytes > bytes) {
+      keptBytes -= kept.begin()->first;
+      std::free(kept.begin()->second);
+      kept.erase(kept.begin());
+    }
   }
 
+  /// Null where there is none.
   void *take(size_t size) {
     std::lock_guard lock(mutex);
+    void *memory = nullptr;
+    if (auto found = kept.find(size); found != kept.end()) {
+      memory = found->second;
+      kept.erase(found);
+      keptBytes -= size;
+    } else {
+      drop(mostUsed > usedBytes + size ? mostUsed - usedBytes - size : 0);
+      memory = std::aligned_alloc(alignment, size);
+    }
+    if (!memory)
+      return nullptr;
     usedBytes += size;
     mostUsed = std::max(mostUsed, usedBytes);
-    auto found = kept.find(size);
-    if (found == kept.end())
-      return nullptr;
-    void *memory = found->second;
-    kept.erase(found);
-    keptBytes -= size;
     return memory;
   }
 
-  void give(size_t size, void *memory) {
-    {
-      std::lock_guard lock(mutex);
-      usedBytes -= size;
-      if (memory && !isClosed && usedBytes + keptBytes + size <= mostUsed) {
+  void give(size_t size, void *memory) noexcept {
+    // A fork's child has the mutex as some other thread left it.
+    if (getpid() != process)
+      return;
+    std::lock_guard lock(mutex);
+    usedBytes -= size;
+    if (!isClosed && usedBytes + keptBytes + size <= mostUsed) {
+      try {
         kept.emplace(size, memory);
         keptBytes += size;
         return;
+      } catch (const std::bad_alloc &) {
       }
     }
     std::free(memory);
@@ -55,22 +76,20 @@ struct HostPool::State {
 HostPool::HostPool() : state(std::make_shared<State>()) {}
 
 HostPool::~HostPool() {
+  if (getpid() != state->process)
+    return;
   std::lock_guard lock(state->mutex);
   state->isClosed = true;
+  state->drop(0);
 }
 
 HostArray HostPool::allocate(DataType type, std::vector<int64_t> shape) {
-  constexpr size_t alignment = 64;
   auto bytes = size_t(checkedBytes(shape, sizeOf(type), "an array"));
   size_t size = (bytes / alignment + 1) * alignment;
   void *memory = state->take(size);
   if (!memory)
-    memory = std::aligned_alloc(alignment, size);
-  if (!memory) {
-    state->give(size, nullptr);
     throw Error(ErrorCode::OutOfMemory, "cannot allocate " + std::to_string(bytes) +
                                             " bytes for an array of shape " + formatShape(shape));
-  }
   std::shared_ptr<const void> owner(
       memory, [size, pool = state](const void *p) { pool->give(size, const_cast<void *>(p)); });
   return HostArray::share(type, std::move(shape), memory, std::move(owner));

@@ -77,7 +77,7 @@ public:
       call->forgetWeights();
   }
   bool hasGraphs() const { return isCaptured; }
-  /// Whether libraries may hold weights in an order of their own once it ran.
+  /// Whether libraries may hold weights in an order of their own once it ran: true if it calls any.
   bool packsWeights() const { return !calls.empty(); }
 
   /// From the start of the last run's first step to the end of its last, as the device saw it.

@@ -533,6 +533,8 @@ RunStats Session::Impl::run(LoadedProgram &loaded) {
     loaded.program->run(memory, trace);
     weights->requireUnchanged(); // or the outputs may be of two versions
     stats = summarize(loaded, begin, getMonotonicTime());
+    // Libraries have made their own copies of weights; what is read again comes from the page
+    // cache.
     if (!loaded.warm && loaded.program->packsWeights())
       weights->dropPages();
     loaded.warm = true;

@@ -133,7 +133,8 @@ std::optional<int64_t> gridloom::rt::findOnlyRun(const Shard &shard) {
   if (shard.valid != shard.local)
     return std::nullopt;
   int64_t stride = 1, offset = 0;
-  bool isCut = false; // some inner dimension is: two of what is outside of it have a gap between
+  // An inner dimension is cut: consecutive indices of an outer one are not adjacent.
+  bool isCut = false;
   for (size_t i = shard.local.size(); i-- > 0;) {
     if (isCut && shard.local[i] != 1)
       return std::nullopt;

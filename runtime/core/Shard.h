@@ -50,8 +50,8 @@ Shard getShard(const Mesh &mesh, int rank, const schema::Sharding &sharding,
 /// in the part, with the offsets there and here, and the number of elements. Padding is in none.
 void forEachRun(const Shard &shard,
                 const std::function<void(int64_t global, int64_t local, int64_t count)> &visit);
-/// Where the whole tensor has the part, in elements, if it is there in one piece and without
-/// padding, so that either's bytes are the other's.
+/// The offset in elements of the shard in the whole tensor, where that holds it contiguously and
+/// without padding; else nothing.
 std::optional<int64_t> findOnlyRun(const Shard &shard);
 /// Copies the shard out of the whole tensor `global`. Rows of the last dimension lie
 /// local.back() + rowPad elements apart in `out`; the bytes of padding are `fill`.

@@ -299,6 +299,8 @@ private:
     return cache ? cache->get(key, make) : make();
   }
   HostArray readWhole(const std::string &name);
+  /// One reader less: a rank keeps its shards, not the whole tensors that they are cut from.
+  void release(const std::string &name);
   HostArray derive(const schema::Derived &tensor);
   SharedMemory toDevice(const HostArray &array);
   SharedMemory toDevice(size_t bytes, const std::function<void(std::byte *)> &fill);
@@ -311,7 +313,8 @@ private:
   const WeightSource &source;
   WeightCache *cache;
   std::map<std::string, const schema::Derived *> derived;
-  std::map<std::string, HostArray> results; // of derived tensors, while loading
+  std::map<std::string, HostArray> results; // of derived tensors, while they have readers to come
+  std::map<std::string, int> readers;       // of a tensor, yet to come
   std::vector<std::unique_ptr<Kernel>> kernels;
   StreamTable streams;
 };
@@ -325,7 +328,6 @@ std::shared_ptr<const WeightSet> WeightSet::load(const Plan &plan, int rank, Dev
 
 std::shared_ptr<const WeightSet> WeightLoader::load() {
   auto set = std::make_shared<WeightSet>();
-  std::map<std::string, int> readers; // yet to come, of derived tensors
   for (const schema::Weight &weight : stage.weights())
     ++readers[weight.name()];
   for (const schema::Derived &tensor : stage.derived())
@@ -333,9 +335,7 @@ std::shared_ptr<const WeightSet> WeightLoader::load() {
       ++readers[name];
   for (const schema::Weight &weight : stage.weights()) {
     set->weights.push_back(loadWeight(weight));
-    // A rank keeps its shards, not all that they are cut from.
-    if (--readers[weight.name()] == 0)
-      results.erase(weight.name());
+    release(weight.name());
     if (set->weights.back().file)
       set->files.insert(set->weights.back().file);
   }
@@ -363,15 +363,8 @@ static bool isAligned(const void *pointer) {
 /// The byte offset of the shard in the whole tensor, if it is contiguous there in the layout that
 /// the program needs.
 static std::optional<size_t> findInPlace(const Shard &shard, size_t elementBytes, int64_t rowPad) {
-  if (rowPad || shard.valid != shard.local)
-    return std::nullopt;
-  size_t row = elementBytes;
-  for (size_t i = 1; i < shard.local.size(); ++i) {
-    if (shard.local[i] != shard.global[i])
-      return std::nullopt;
-    row *= size_t(shard.global[i]);
-  }
-  return shard.begin.empty() ? 0 : size_t(shard.begin[0]) * row;
+  std::optional<int64_t> run = rowPad ? std::nullopt : findOnlyRun(shard);
+  return run ? std::optional(size_t(*run) * elementBytes) : std::nullopt;
 }
 
 SharedMemory WeightLoader::loadWeight(const schema::Weight &weight) {
@@ -408,6 +401,11 @@ HostArray WeightLoader::readWhole(const std::string &name) {
   if (result.isNull())
     result = derive(*tensor->second);
   return result;
+}
+
+void WeightLoader::release(const std::string &name) {
+  if (--readers[name] == 0)
+    results.erase(name);
 }
 
 Stream &WeightLoader::getStream() {
@@ -465,6 +463,8 @@ HostArray WeightLoader::derive(const schema::Derived &tensor) {
   std::vector<TraceEvent> events;
   Program prologue({plan, stage, rank, device, kernels, nullptr, streams}, program);
   prologue.run(memory, events);
+  for (const std::string &name : tensor.sources())
+    release(name);
   if (device.hasHostMemory())
     return HostArray::share(result.getType(), shape, output->data, output);
   device.copyOut(getStream(), result.getMutableData(), output->data, result.getNumBytes());

@@ -228,17 +228,17 @@ GRIDLOOM_API int32_t gridloom_session_num_outputs(const gridloom_session *sessio
 GRIDLOOM_API const char *gridloom_session_output_name(const gridloom_session *session,
                                                       int32_t index);
 /* The whole output of the last run. With ranks from the environment all ranks call it, rank 0 gets
-   the output and the others a tensor whose data is NULL. */
+   the output and the others a tensor whose data is NULL. It is valid until the next run. */
 GRIDLOOM_API gridloom_status gridloom_session_output(gridloom_session *session, const char *name,
                                                      gridloom_tensor *tensor);
-/* Memory that the caller holds. */
+/* Memory of one output; the caller releases it. */
 typedef struct gridloom_memory gridloom_memory;
-/* The same, but tensor and data stay valid until gridloom_memory_release(*memory), also after
-   further runs and the session's end; NULL where data is. */
+/* As gridloom_session_output, but *tensor stays valid until gridloom_memory_release(*memory), also
+   after later runs and gridloom_session_destroy. *memory is NULL where the tensor's data is. */
 GRIDLOOM_API gridloom_status gridloom_session_take_output(gridloom_session *session,
                                                           const char *name, gridloom_tensor *tensor,
                                                           gridloom_memory **memory);
-/* NULL is allowed. From any thread. */
+/* NULL does nothing. Any thread may call it. */
 GRIDLOOM_API void gridloom_memory_release(gridloom_memory *memory);
 /* One rank's part, padding included; data is NULL where that rank's stage does not make it. */
 GRIDLOOM_API gridloom_status gridloom_session_output_shard(gridloom_session *session, int32_t rank,

@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/train/CheckpointWriter.h"
 
+#include "runtime/core/Error.h"
+
 #include <algorithm>
 #include <cassert>
 #include <cstring>
@@ -25,11 +27,17 @@ void gridloom::rt::awaitOnRank0(Session &session, const std::future<void> &work)
 void CheckpointWriter::prepare(const std::map<std::string, Checkpoint::Wanted> &states) {
   assert(!writing.valid() && "a checkpoint is being written");
   writing = std::async(std::launch::async, [this, states] {
-    for (const auto &[name, wanted] : states) {
-      HostArray array = HostArray::allocate(wanted.type, wanted.shape);
-      // The system gives pages to who writes.
-      std::memset(array.getMutableData(), 1, array.getNumBytes());
-      spare.emplace(name, std::move(array));
+    try {
+      for (const auto &[name, wanted] : states) {
+        if (isEnding)
+          return;
+        HostArray array = HostArray::allocate(wanted.type, wanted.shape);
+        // Pages are allocated by the first write.
+        std::memset(array.getMutableData(), 1, array.getNumBytes());
+        spare.emplace(name, std::move(array));
+      }
+    } catch (const Error &) {
+      // The checkpoint itself will say so, if the memory is still missing then.
     }
   });
 }

@@ -9,6 +9,7 @@
 #include "runtime/core/Session.h"
 #include "runtime/train/Checkpoint.h"
 
+#include <atomic>
 #include <functional>
 #include <future>
 
@@ -25,9 +26,10 @@ class CheckpointWriter {
 public:
   /// The folder of all of the run's checkpoints, and how many to keep, at least 1.
   CheckpointWriter(std::filesystem::path run, int64_t keep) : run(std::move(run)), keep(keep) {}
+  ~CheckpointWriter() { isEnding = true; }
 
   /// Makes memory for checkpoints of these states, in the other thread: the first one then finds it
-  /// as later ones find the last one's.
+  /// as later ones find the last one's. Where there is none, that is the first checkpoint's error.
   void prepare(const std::map<std::string, Checkpoint::Wanted> &states);
   /// Begins to write a checkpoint, after `before`, in the other thread too; older ones go when it
   /// is written. Nothing else may be under way.
@@ -45,8 +47,9 @@ private:
 
   std::filesystem::path run;
   int64_t keep;
-  std::future<void> writing;
   std::map<std::string, HostArray> spare; // memory for the next checkpoint's states
+  std::atomic<bool> isEnding{false};      // no more memory is prepared
+  std::future<void> writing;              // last: it waits for the thread, which uses the others
 };
 
 } // namespace gridloom::rt

@@ -65,7 +65,7 @@ def test_export_is_the_model(tools, tmp_path, digits, name):
 @pytest.mark.parametrize("name", MODELS)
 def test_five_seeds_learn_as_well_on_four_ranks(tools, tmp_path, digits, name):
     """The mean accuracy is within the spread of one rank's seeds. The floor is below what so many steps lead to: in JAX, with other
-    batches and masks, the same transformer reaches 0.94 to 0.96; with a learning rate of 1e-3 it is 0.83 to 0.89, there and here."""
+    batches and masks, the same transformer reaches 0.94 to 0.96; with a learning rate of 1e-3 it is 0.83 to 0.89 in both."""
     found = {}
     for mesh in (None, "data=2,model=2"):
         for seed in range(5):

@@ -203,6 +203,17 @@ TEST(CodegenElementwise, UnaryFunctions) {
     }
 }
 
+TEST(CodegenElementwise, EqualProductsCancel) {
+  RunOptions options;
+  options.isExact = true;
+  checkKernels(kernelText("%x: tensor<100xf32>, %y: tensor<100xf32>",
+                          "  %0 = loom.multiply %x, %y : tensor<100xf32>\n"
+                          "  %1 = loom.multiply %x, %y : tensor<100xf32>\n"
+                          "  %2 = loom.subtract %0, %1 : tensor<100xf32>\n"
+                          "  loom.yield %2 : tensor<100xf32>"),
+               options);
+}
+
 TEST(CodegenElementwise, ErfIsNearlyExact) {
   constexpr int64_t kCount = 100001;
   std::vector<double> values;

@@ -86,9 +86,9 @@ static void addWrapper(LLVM::LLVMFuncOp rows) {
   LLVM::ReturnOp::create(builder, loc, ValueRange());
 }
 
-LogicalResult gridloom::codegen::lowerToLlvmDialect(ModuleOp module, bool contracts) {
+LogicalResult gridloom::codegen::lowerToLlvmDialect(ModuleOp module, bool hasFma) {
   MLIRContext *context = module.getContext();
-  if (failed(expandMath(module)) || (contracts && failed(contractMath(module))))
+  if (failed(expandMath(module)) || (hasFma && failed(contractMath(module))))
     return module.emitError("math operations cannot be expanded");
   moveAsIntegers(module);
   PassManager pm(context);
@@ -150,10 +150,6 @@ static std::unique_ptr<llvm::TargetMachine> makeTarget(StringRef arch, std::stri
 
 FailureOr<SmallVector<char, 0>> gridloom::codegen::compileToObject(ModuleOp module,
                                                                    StringRef arch) {
-  DialectRegistry registry;
-  registerBuiltinDialectTranslation(registry);
-  registerLLVMDialectTranslation(registry);
-  module.getContext()->appendDialectRegistry(registry);
   std::string error;
   std::unique_ptr<llvm::TargetMachine> machine = makeTarget(arch, error);
   if (!machine)
@@ -211,17 +207,22 @@ FailureOr<CompiledKernels> gridloom::codegen::compileCpuKernels(ModuleOp module,
       ->loadDialect<arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
                     math::MathDialect, memref::MemRefDialect, scf::SCFDialect,
                     vector::VectorDialect, LLVM::LLVMDialect>();
+  DialectRegistry registry;
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+  module.getContext()->appendDialectRegistry(registry);
   OwningOpRef<ModuleOp> work = ModuleOp::create(module.getLoc());
   for (auto kernel : module.getOps<plan::KernelOp>())
     work->push_back(kernel->clone());
   CompiledKernels result;
   FailureOr<std::vector<KernelInfo>> infos = emitCpuKernels(*work);
+  if (failed(infos))
+    return failure();
   std::string error;
   std::unique_ptr<llvm::TargetMachine> machine = makeTarget(options.arch, error);
   if (!machine)
     return module.emitError(error);
-  bool contracts = machine->getMCSubtargetInfo()->checkFeatures("+fma");
-  if (failed(infos) || failed(lowerToLlvmDialect(*work, contracts)))
+  if (failed(lowerToLlvmDialect(*work, machine->getMCSubtargetInfo()->checkFeatures("+fma"))))
     return failure();
   result.kernels = std::move(*infos);
   // Each has a copy: translation changes what it reads.

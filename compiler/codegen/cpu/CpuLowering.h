@@ -22,8 +22,8 @@ mlir::LogicalResult expandMath(mlir::ModuleOp module);
 mlir::LogicalResult contractMath(mlir::ModuleOp module);
 
 /// Lowers what emitCpuKernels made to the llvm dialect and adds the exported functions. With
-/// `contracts`, for processors that have them, products and sums are one operation.
-mlir::LogicalResult lowerToLlvmDialect(mlir::ModuleOp module, bool contracts);
+/// `hasFma` a product and the sum it goes into become one operation.
+mlir::LogicalResult lowerToLlvmDialect(mlir::ModuleOp module, bool hasFma);
 
 /// Optimises a module of the llvm dialect and compiles it to a relocatable object for `arch`, whose
 /// widest registers it uses.

@@ -15,6 +15,8 @@
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/IR/Dominance.h"
+#include "mlir/Transforms/CSE.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 using namespace mlir;
@@ -106,6 +108,10 @@ LogicalResult gridloom::codegen::expandMath(ModuleOp module) {
 }
 
 LogicalResult gridloom::codegen::contractMath(ModuleOp module) {
+  // Of two copies of a product each would seem to have one reader, and x * y - x * y not be zero.
+  IRRewriter rewriter(module.getContext());
+  DominanceInfo dominance(module);
+  eliminateCommonSubExpressions(rewriter, dominance, module);
   RewritePatternSet patterns(module.getContext());
   patterns.add<Contract<arith::AddFOp>, Contract<arith::SubFOp>>(module.getContext());
   return applyPatternsGreedily(module, std::move(patterns));

@@ -72,7 +72,7 @@ std::unique_ptr<Stream> CpuDevice::createStream(StreamKind kind, const std::stri
 
 std::unique_ptr<Event> CpuDevice::createEvent() { return std::make_unique<CpuEvent>(); }
 
-/// A plan has its kernels for wider registers, too.
+/// The library for this CPU's level first; plans have one for a level above their own.
 std::vector<std::string> CpuDevice::listLibraries(const std::string &library) const {
   std::filesystem::path path = library;
   std::string wide = path.stem().string() + "." + getCpuLevel() + path.extension().string();

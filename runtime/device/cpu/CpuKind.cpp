@@ -8,6 +8,7 @@
 #include "runtime/device/cpu/ThreadPool.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <unistd.h>
 
@@ -33,7 +34,11 @@ public:
   std::string getName() const override { return "cpu"; }
   std::string getPlural() const override { return "CPU ranks"; }
   std::string findObstacle(const std::string &arch) const override {
-    return hasCpuLevel(arch) ? "" : "cpu level " + arch + ", which this machine lacks";
+    if (hasCpuLevel(arch))
+      return "";
+    const char *limit = std::getenv("GRIDLOOM_CPU_LEVEL");
+    return "cpu level " + arch + ", which this machine lacks" +
+           (limit ? " with GRIDLOOM_CPU_LEVEL=" + std::string(limit) : "");
   }
   bool hasThreads() const override { return true; }
   std::unique_ptr<Device> create(const DeviceRequest &request) const override {

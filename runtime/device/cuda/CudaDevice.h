@@ -46,9 +46,9 @@ public:
   std::unique_ptr<Memory> allocate(size_t bytes) override;
   std::unique_ptr<Stream> createStream(StreamKind kind, const std::string &name) override;
   std::unique_ptr<Event> createEvent() override;
+  std::vector<std::string> listLibraries(const std::string &library) const override;
   /// `code` is a cubin, a fat binary or PTX text. Throws InvalidPlan when this GPU cannot run it or
   /// it has no `symbol`.
-  std::vector<std::string> listLibraries(const std::string &library) const override;
   std::unique_ptr<Kernel> loadKernel(const std::string &library, std::span<const std::byte> code,
                                      const std::string &symbol) override;
   std::string getTuningName() const override;

@@ -51,6 +51,34 @@ func.func @shard(%x: tensor<3x16xf32>) -> tensor<3x4xf32> {
 
 // -----
 
+// Two shardings share the derived tensor; a weight of which one shard cannot be turned stays.
+dist.mesh @mesh <["model" = 2]>
+loom.weight @bias : tensor<8xf32> from <"", offset = 1024, bytes = 32>
+loom.weight @both : tensor<8x16xf32> from <"", offset = 0, bytes = 512>
+loom.weight @tied : tensor<8x16xf32> from <"", offset = 512, bytes = 512>
+// CHECK-COUNT-1: loom.derived @both.turned
+// CHECK-NOT: loom.derived
+// CHECK-LABEL: func.func @shardings
+// CHECK: loom.get_weight @both.turned : tensor<16x8xf32>
+// CHECK: loom.get_weight @both.turned {sharding = #dist.sharding<@mesh, [{}, {"model"}]>} : tensor<16x4xf32>
+// CHECK: loom.get_weight @tied {sharding
+func.func @shardings(%x: tensor<3x16xf32>, %i: tensor<3xi64>) -> (tensor<3x8xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x16xf32>) {
+  %whole = loom.get_weight @both : tensor<8x16xf32>
+  %0 = loom.dot_general %x, %whole batch = [] x [] contract = [1] x [1] : (tensor<3x16xf32>, tensor<8x16xf32>) -> tensor<3x8xf32>
+  %shard = loom.get_weight @both {sharding = #dist.sharding<@mesh, [{"model"}, {}]>} : tensor<4x16xf32>
+  %1 = loom.dot_general %x, %shard batch = [] x [] contract = [1] x [1] : (tensor<3x16xf32>, tensor<4x16xf32>) -> tensor<3x4xf32>
+  %head = loom.get_weight @tied {sharding = #dist.sharding<@mesh, [{"model"}, {}]>} : tensor<4x16xf32>
+  %2 = loom.dot_general %x, %head batch = [] x [] contract = [1] x [1] : (tensor<3x16xf32>, tensor<4x16xf32>) -> tensor<3x4xf32>
+  %table = loom.get_weight @tied : tensor<8x16xf32>
+  %3 = loom.gather %table, %i dim = 0 : (tensor<8x16xf32>, tensor<3xi64>) -> tensor<3x16xf32>
+  %bias = loom.get_weight @bias {sharding = #dist.sharding<@mesh, [{"model"}]>} : tensor<4xf32>
+  %4 = loom.broadcast %bias dims = [1] : (tensor<4xf32>) -> tensor<3x4xf32>
+  %5 = loom.add %2, %4 : tensor<3x4xf32>
+  return %0, %1, %5, %3 : tensor<3x8xf32>, tensor<3x4xf32>, tensor<3x4xf32>, tensor<3x16xf32>
+}
+
+// -----
+
 // These stay: few rows, an embedding, a left-hand side, what is stored by columns already, f64.
 loom.weight @few : tensor<8x16xf32> from <"", offset = 0, bytes = 512>
 loom.weight @table : tensor<8x16xf32> from <"", offset = 512, bytes = 512>
