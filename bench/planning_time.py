@@ -179,7 +179,7 @@ def main() -> int:
             arguments = [str(model), *subject.options, "--jobs", str(options.jobs), "-o", str(planned)]
             _, seconds, used, memory = plan(program, arguments)
             report = json.loads((planned / "report.json").read_text())
-            devices, candidates = math.prod(int(axis.split("=")[1]) for axis in report["mesh"].split(",")), len(report["candidates"])
+            devices, candidates = math.prod(int(axis.split("=")[1]) for axis in report["mesh"].split(",")), len(report.get("candidates", [{}]))
             print(f"{name:12}{nodes:8}{devices:9}{candidates:12}{seconds:9.1f}{used:8.1f}{memory:6.2f}", flush=True)
     return 0
 

@@ -10,6 +10,7 @@
 #include "compiler/planner/Weighing.h"
 #include "passes/shard/SearchLimits.h"
 #include "passes/shard/SearchMemo.h"
+#include "passes/shard/SplitPrices.h"
 #include "runtime/core/MemoryNeeds.h"
 #include "support/Text.h"
 
@@ -111,6 +112,7 @@ static bool weighLayers(Candidate &candidate, ModuleOp few, ModuleOp more, int64
   ShardOptions options = candidate.options;
   options.mergesStages = true;
   options.searched = nullptr; // of the whole program
+  options.prices = std::make_shared<SplitPrices>();
   options.limits = std::make_shared<SearchLimits>(SearchLimits{candidate.options.limits->isOver});
   WeighedLayers less{kFewLayers, weigh(few, options, memory, /*estimates=*/false)};
   WeighedLayers all{kMoreLayers, weigh(more, options, memory, /*estimates=*/false)};

@@ -16,6 +16,20 @@
 using namespace mlir;
 using namespace gridloom;
 
+/// In rising order. A batch may be of billions.
+static std::vector<int64_t> listDivisors(int64_t number) {
+  std::vector<int64_t> small, large;
+  for (int64_t divisor = 1; divisor <= number / divisor; ++divisor) {
+    if (number % divisor)
+      continue;
+    small.push_back(divisor);
+    if (divisor != number / divisor)
+      large.push_back(number / divisor);
+  }
+  small.insert(small.end(), large.rbegin(), large.rend());
+  return small;
+}
+
 namespace {
 /// The least that one operation takes, over all ways to divide its factors.
 class Divisions {
@@ -24,12 +38,16 @@ public:
       : work(op, machine, /*isBound=*/true), types(dist::getTensorTypes(op)),
         rule(cast<dist::ShardingRuleInterface>(op).getShardingRule()), parts(rule.sizes.size(), 1) {
     sizes.resize(types.size());
+    for (RankedTensorType type : types)
+      elementBytes.push_back(
+          static_cast<double>(loom::getByteSize(type.clone(ArrayRef<int64_t>()))));
   }
 
   /// With each factor in a number of parts that together divide `devices`, and one of the parallel
   /// factors, or none, in `cut` times as many.
   double findLeast(int64_t devices, int64_t cut) {
     least = std::numeric_limits<double>::infinity();
+    divisors = listDivisors(devices);
     divide(0, devices);
     if (cut > 1)
       for (size_t factor = 0; factor < parts.size(); ++factor)
@@ -51,8 +69,8 @@ private:
     if (rule.kinds[factor] == dist::FactorKind::NeedReplication || rule.sizes[factor] == 1)
       return;
     int64_t before = parts[factor];
-    for (int64_t count = 2; count <= devices; ++count) {
-      if (devices % count)
+    for (int64_t count : divisors) { // of all devices, so of any part of them
+      if (count == 1 || devices % count)
         continue;
       parts[factor] = before * count;
       divide(factor + 1, devices / count);
@@ -74,7 +92,7 @@ private:
         share *= roundUp(size, count) / static_cast<double>(size);
     SmallVector<int64_t> first;
     for (auto [i, type] : llvm::enumerate(types)) {
-      sizes[i] = static_cast<double>(loom::getByteSize(type.clone(ArrayRef<int64_t>())));
+      sizes[i] = elementBytes[i];
       for (auto [size, factors] : llvm::zip_equal(type.getShape(), rule.tensors[i])) {
         int64_t count = 1;
         for (int64_t factor : factors)
@@ -90,8 +108,10 @@ private:
   loom::SharedWork work;
   SmallVector<RankedTensorType> types;
   dist::ShardingRule rule;
-  SmallVector<int64_t> parts; ///< by factor
-  SmallVector<double> sizes;  ///< by tensor, bytes of a device's part
+  SmallVector<int64_t> parts;       ///< by factor
+  SmallVector<double> elementBytes; ///< by tensor
+  SmallVector<double> sizes;        ///< by tensor, bytes of a device's part
+  std::vector<int64_t> divisors;    ///< of the devices
   double least = 0;
 };
 } // namespace
@@ -211,20 +231,6 @@ double WorkBound::getTransferSeconds(const Program &program, int64_t stages) con
     latency = std::min(latency, level.latencySeconds);
   auto transfers = static_cast<double>(std::max<int64_t>(0, stages - program.pieces));
   return machine.levels.empty() ? 0 : 2 * transfers * (cluster::getStartSeconds(machine) + latency);
-}
-
-/// In rising order. A batch may be of billions.
-static std::vector<int64_t> listDivisors(int64_t number) {
-  std::vector<int64_t> small, large;
-  for (int64_t divisor = 1; divisor <= number / divisor; ++divisor) {
-    if (number % divisor)
-      continue;
-    small.push_back(divisor);
-    if (divisor != number / divisor)
-      large.push_back(number / divisor);
-  }
-  small.insert(small.end(), large.rbegin(), large.rend());
-  return small;
 }
 
 /// The least of all numbers of micro-batches, each of which starts every operation.

@@ -67,11 +67,8 @@ void Bound::send(uint32_t node, bool isForward) {
       outgoing[k] = weight[node] * belief[k] - incoming[k];
     double *message = messages.data() + messagesAt[network.linksAt[link.node] + link.back];
     uint32_t others = network.size[link.node];
-    double least = std::numeric_limits<double>::infinity();
-    for (uint32_t l = 0; l < others; ++l) {
-      message[l] = getLeastSum(network.getRow(link, node, l), outgoing.data(), size);
-      least = std::min(least, message[l]);
-    }
+    network.getLeastSums(link, node, outgoing.data(), message);
+    double least = *std::min_element(message, message + others);
     for (uint32_t l = 0; l < others; ++l)
       message[l] -= least;
     bound += least;

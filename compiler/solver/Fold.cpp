@@ -133,19 +133,24 @@ bool Folding::removeUnfitStrategies(uint32_t index, const RangeMinimum &room) {
 bool Folding::forbidUnfitPairs(uint32_t index, const RangeMinimum &room) {
   ModelEdge &edge = model.edges[index];
   size_t columns = model.nodes[edge.second].size();
-  bool hasChanged = false;
+  std::vector<Cost> cost;
   for (const Piece &a : model.nodes[edge.first].pieces)
     for (const Piece &b : model.nodes[edge.second].pieces) {
       uint32_t begin = std::max(a.begin, b.begin), end = std::min(a.end, b.end);
       if (begin >= end)
         continue;
       int64_t most = room.get(begin, end);
-      for (size_t i = 0; i < edge.cost.size(); ++i)
-        if (edge.cost[i] < infiniteCost && a.usage[i / columns] + b.usage[i % columns] > most) {
-          edge.cost[i] = infiniteCost;
-          hasChanged = true;
+      for (size_t i = 0; i < edge.cost->size(); ++i)
+        if ((cost.empty() ? *edge.cost : cost)[i] < infiniteCost &&
+            a.usage[i / columns] + b.usage[i % columns] > most) {
+          if (cost.empty())
+            cost = *edge.cost;
+          cost[i] = infiniteCost;
         }
     }
+  bool hasChanged = !cost.empty();
+  if (hasChanged)
+    edge.cost = model.tables.add(std::move(cost));
   if (hasChanged)
     isTouched[edge.first] = isTouched[edge.second] = true;
   return hasChanged;
@@ -154,28 +159,6 @@ bool Folding::forbidUnfitPairs(uint32_t index, const RangeMinimum &room) {
 //===----------------------------------------------------------------------===//
 // Strategies
 //===----------------------------------------------------------------------===//
-
-/// Which of a node's strategies an edge allows with one of the other end's.
-std::vector<bool> Folding::findPartners(uint32_t index, const ModelEdge &edge) const {
-  size_t columns = model.nodes[edge.second].size();
-  auto isAllowed = [](Cost cost) { return cost < infiniteCost; };
-  std::vector<bool> hasPartner(model.nodes[index].size());
-  if (edge.first == index) {
-    for (size_t k = 0; k < hasPartner.size(); ++k) {
-      auto row = edge.cost.begin() + ptrdiff_t(k * columns);
-      hasPartner[k] = std::any_of(row, row + ptrdiff_t(columns), isAllowed);
-    }
-    return hasPartner;
-  }
-  // Most edges allow all with the first few.
-  size_t left = columns;
-  for (size_t i = 0; i < edge.cost.size() && left > 0; ++i)
-    if (size_t k = i % columns; isAllowed(edge.cost[i]) && !hasPartner[k]) {
-      hasPartner[k] = true;
-      --left;
-    }
-  return hasPartner;
-}
 
 /// Removes strategies of infinite cost, and those that an edge forbids with all of the other end's
 /// (arc consistency), until none is left.
@@ -197,13 +180,19 @@ bool Folding::removeForbidden() {
       isAllowed[k] = node.cost[k] < infiniteCost;
     for (uint32_t e : getEdges(index)) {
       const ModelEdge &edge = model.edges[e];
-      std::vector<bool> hasPartner = findPartners(index, edge);
-      if (std::find(hasPartner.begin(), hasPartner.end(), true) == hasPartner.end())
+      std::shared_ptr<const TableView> view = model.getView(edge, index);
+      if (view->allowsAll)
+        continue;
+      bool allowsAny = false;
+      for (size_t k = 0; k < node.size(); ++k) {
+        bool hasPartner = view->allows(k);
+        allowsAny = allowsAny || hasPartner;
+        isAllowed[k] = isAllowed[k] && hasPartner;
+      }
+      if (!allowsAny)
         conflict = "the edge of nodes " + std::to_string(edge.first) + " and " +
                    std::to_string(edge.second) +
                    " has infinite cost for all strategies that their other constraints allow";
-      for (size_t k = 0; k < node.size(); ++k)
-        isAllowed[k] = isAllowed[k] && hasPartner[k];
     }
     if (!conflict.empty() || !keep(index, isAllowed))
       continue;
@@ -218,29 +207,12 @@ bool Folding::removeForbidden() {
   return hasChanged;
 }
 
-/// Appends the number of the other end's strategies, then an edge's costs by the node's strategies
-/// and the other end's.
-void Folding::addTable(uint32_t node, uint32_t edgeIndex, std::vector<int64_t> &key) const {
-  const ModelEdge &edge = model.edges[edgeIndex];
-  size_t columns = model.nodes[edge.getOther(node)].size();
-  key.push_back(int64_t(columns));
-  if (edge.first == node) {
-    key.insert(key.end(), edge.cost.begin(), edge.cost.end());
-    return;
-  }
-  size_t rows = model.nodes[node].size();
-  for (size_t k = 0; k < rows; ++k)
-    for (size_t l = 0; l < columns; ++l)
-      key.push_back(edge.cost[l * rows + k]);
-}
-
 namespace {
 /// Compares a node's strategies.
 class Dominance {
 public:
-  /// Of `size` strategies with costs, usages of pieces, and tables (Folding::addTable), one after
-  /// another.
-  Dominance(std::span<const int64_t> numbers, size_t size, size_t pieces);
+  Dominance(const ModelNode &node, std::span<const std::shared_ptr<const TableView>> tables)
+      : node(node), tables(tables) {}
   /// Keeps one of strategies that replace each other.
   std::vector<bool> findKept() const;
 
@@ -249,44 +221,16 @@ private:
   /// Whether `by` costs no more where each neighbour chooses what is best for `strategy`.
   bool isCheaperAtBest(size_t by, size_t strategy) const;
 
-  struct Table {
-    std::span<const int64_t> cost;
-    size_t columns;
-    std::vector<size_t> least; ///< by strategy, the column where it costs least
-    std::span<const int64_t> getRow(size_t strategy) const {
-      return cost.subspan(strategy * columns, columns);
-    }
-  };
-  size_t size;
-  std::span<const int64_t> costs, usages;
-  std::vector<Table> tables;
+  const ModelNode &node;
+  std::span<const std::shared_ptr<const TableView>> tables; ///< of all its edges
 };
 } // namespace
 
-Dominance::Dominance(std::span<const int64_t> numbers, size_t size, size_t pieces) : size(size) {
-  auto take = [&](size_t count) {
-    std::span<const int64_t> part = numbers.first(count);
-    numbers = numbers.subspan(count);
-    return part;
-  };
-  costs = take(size);
-  usages = take(pieces * size);
-  while (!numbers.empty()) {
-    Table table{{}, size_t(take(1).front()), {}};
-    table.cost = take(size * table.columns);
-    for (size_t k = 0; k < size; ++k) {
-      std::span<const int64_t> row = table.getRow(k);
-      table.least.push_back(size_t(std::min_element(row.begin(), row.end()) - row.begin()));
-    }
-    tables.push_back(std::move(table));
-  }
-}
-
 bool Dominance::isCheaperAtBest(size_t by, size_t strategy) const {
-  Cost most = costs[by] - costs[strategy];
-  for (const Table &table : tables) {
-    size_t column = table.least[strategy];
-    Cost old = table.getRow(strategy)[column], now = table.getRow(by)[column];
+  Cost most = node.cost[by] - node.cost[strategy];
+  for (const auto &table : tables) {
+    size_t column = table->least[strategy];
+    Cost old = table->getRow(strategy)[column], now = table->getRow(by)[column];
     if (old >= infiniteCost)
       return true; // the edge forbids the strategy
     if (now >= infiniteCost)
@@ -302,14 +246,14 @@ bool Dominance::isDominated(size_t by, size_t strategy) const {
   // Quick to see of most pairs.
   if (!isCheaperAtBest(by, strategy))
     return false;
-  for (size_t piece = 0; piece < usages.size(); piece += size)
-    if (usages[piece + by] > usages[piece + strategy])
+  for (const Piece &piece : node.pieces)
+    if (piece.usage[by] > piece.usage[strategy])
       return false;
-  Cost most = costs[by] - costs[strategy];
-  for (const Table &table : tables) {
+  Cost most = node.cost[by] - node.cost[strategy];
+  for (const auto &table : tables) {
     Cost worst = -infiniteCost;
-    std::span<const int64_t> old = table.getRow(strategy), now = table.getRow(by);
-    for (size_t l = 0; l < table.columns; ++l) {
+    std::span<const Cost> old = table->getRow(strategy), now = table->getRow(by);
+    for (size_t l = 0; l < table->columns; ++l) {
       if (old[l] >= infiniteCost)
         continue;
       if (now[l] >= infiniteCost)
@@ -324,6 +268,7 @@ bool Dominance::isDominated(size_t by, size_t strategy) const {
 }
 
 std::vector<bool> Dominance::findKept() const {
+  size_t size = node.size();
   std::vector<bool> isKept(size, true);
   for (size_t k = 0; k < size; ++k)
     for (size_t by = 0; by < size && isKept[k]; ++by)
@@ -336,21 +281,28 @@ bool Folding::removeDominated(uint32_t index) {
   // Comparing all pairs of a node of many strategies and edges would take longer than searching.
   constexpr size_t mostComparisons = 4'000'000;
   const ModelNode &node = model.nodes[index];
+  std::vector<uint32_t> edges = getEdges(index);
   size_t entries = 0;
-  for (uint32_t e : getEdges(index))
-    entries += model.edges[e].cost.size();
+  for (uint32_t e : edges)
+    entries += model.edges[e].cost->size();
   if (entries * node.size() > mostComparisons)
     return false;
   std::vector<int64_t> key{int64_t(node.size()), int64_t(node.pieces.size())};
   key.insert(key.end(), node.cost.begin(), node.cost.end());
   for (const Piece &piece : node.pieces)
     key.insert(key.end(), piece.usage.begin(), piece.usage.end());
-  for (uint32_t e : getEdges(index))
-    addTable(index, e, key);
-  auto find = [&](std::span<const int64_t> numbers) {
-    return Dominance(numbers.subspan(2), node.size(), node.pieces.size()).findKept();
-  };
-  return keep(index, keptStrategies.get(std::move(key), find));
+  for (uint32_t e : edges) {
+    key.push_back(getNumber(model.edges[e].cost));
+    key.push_back(model.edges[e].first == index);
+  }
+  const Kept &kept = keptStrategies.get(std::move(key), 2 * entries, [&] {
+    Kept found;
+    for (uint32_t e : edges)
+      found.views.push_back(model.getView(model.edges[e], index));
+    found.strategies = Dominance(node, found.views).findKept();
+    return found;
+  });
+  return keep(index, kept.strategies);
 }
 
 //===----------------------------------------------------------------------===//
@@ -364,16 +316,16 @@ bool Folding::splitEdge(uint32_t index) {
     return false;
   ModelNode &first = model.nodes[edge.first], &second = model.nodes[edge.second];
   size_t columns = second.size();
-  for (size_t i = 0; i < edge.cost.size(); ++i) {
-    Cost row = edge.cost[i - i % columns], column = edge.cost[i % columns];
-    if (std::max({edge.cost[i], row, column}) >= infiniteCost ||
-        edge.cost[i] + edge.cost[0] != row + column)
+  const std::vector<Cost> &cost = *edge.cost;
+  for (size_t i = 0; i < cost.size(); ++i) {
+    Cost row = cost[i - i % columns], column = cost[i % columns];
+    if (std::max({cost[i], row, column}) >= infiniteCost || cost[i] + cost[0] != row + column)
       return false;
   }
   for (size_t k = 0; k < first.size(); ++k)
-    first.cost[k] = addCosts(first.cost[k], edge.cost[k * columns]);
+    first.cost[k] = addCosts(first.cost[k], cost[k * columns]);
   for (size_t l = 0; l < columns; ++l)
-    second.cost[l] = addCosts(second.cost[l], edge.cost[l] - edge.cost[0]);
+    second.cost[l] = addCosts(second.cost[l], cost[l] - cost[0]);
   touch(edge.first);
   touch(edge.second);
   model.removeEdge(index);
@@ -401,7 +353,7 @@ bool Folding::fixNode(uint32_t index) {
       other.cost[l] = addCosts(other.cost[l], model.getCost(edge, index, best, l));
     model.removeEdge(e);
   }
-  decisions.push_back({index, {}, {node.strategies[best]}});
+  decide(index, {}, std::make_shared<const std::vector<uint32_t>>(1, uint32_t(best)));
   model.removeNode(index);
   return true;
 }
@@ -421,6 +373,15 @@ bool Folding::findLeader(uint32_t index, const ModelEdge &edge,
   };
   follow.assign(leader.size(), 0);
   for (size_t l = 0; l < leader.size(); ++l) {
+    if (node.degree > 1) { // only the one finite choice will do
+      size_t numFinite = 0;
+      for (uint32_t k = 0; k < node.size() && numFinite < 2; ++k)
+        if (model.getCost(edge, index, k, l) < infiniteCost && ++numFinite == 1)
+          follow[l] = k;
+      if (numFinite != 1)
+        return false; // of none, removeForbidden removes l
+      continue;
+    }
     std::vector<uint32_t> finite;
     for (uint32_t k = 0; k < node.size(); ++k)
       if (model.getCost(edge, index, k, l) < infiniteCost)
@@ -430,8 +391,6 @@ bool Folding::findLeader(uint32_t index, const ModelEdge &edge,
     follow[l] = finite[0];
     if (finite.size() == 1)
       continue;
-    if (node.degree > 1)
-      return false;
     for (uint32_t k : finite)
       if (isBetter(k, follow[l], l))
         follow[l] = k;
@@ -474,14 +433,12 @@ bool Folding::foldFollower(uint32_t index) {
 void Folding::follow(uint32_t index, uint32_t leaderIndex, uint32_t edgeIndex,
                      const std::vector<uint32_t> &follow) {
   ModelNode &node = model.nodes[index], &leader = model.nodes[leaderIndex];
-  Decision decision{index, {leaderIndex}, std::vector<uint32_t>(getProblemSize(leaderIndex))};
+  decide(index, {leaderIndex}, std::make_shared<const std::vector<uint32_t>>(follow));
   touch(index);
-  for (size_t l = 0; l < leader.size(); ++l) {
+  for (size_t l = 0; l < leader.size(); ++l)
     leader.cost[l] = addCosts(
         leader.cost[l],
         addCosts(node.cost[follow[l]], model.getCost(model.edges[edgeIndex], index, follow[l], l)));
-    decision.strategy[leader.strategies[l]] = node.strategies[follow[l]];
-  }
   model.removeEdge(edgeIndex);
   for (const Piece &piece : node.pieces) {
     Piece moved{piece.begin, piece.end, {}};
@@ -491,43 +448,37 @@ void Folding::follow(uint32_t index, uint32_t leaderIndex, uint32_t edgeIndex,
   }
   for (uint32_t e : getEdges(index)) {
     uint32_t other = model.edges[e].getOther(index);
-    std::vector<Cost> moved;
-    for (uint32_t k : follow)
-      for (size_t m = 0; m < model.nodes[other].size(); ++m)
-        moved.push_back(model.getCost(model.edges[e], index, k, m));
+    const ModelEdge &edge = model.edges[e];
+    Table moved = model.tables.select(edge.cost, node.size(), edge.first == index, follow);
     model.removeEdge(e);
-    model.addEdge(leaderIndex, other, std::move(moved));
+    model.addEdge(leaderIndex, other, moved);
   }
   model.removeNode(index);
-  decisions.push_back(std::move(decision));
   leaders.push_back(leaderIndex);
 }
 
-/// The least costs of a node of `size` strategies between two others, by their strategies, from its
-/// costs and its tables.
-Folding::Bridge Folding::joinTables(std::span<const int64_t> numbers, size_t size) {
-  std::span<const int64_t> costs = numbers.first(size);
-  size_t rows = size_t(numbers[size]);
-  std::span<const int64_t> left = numbers.subspan(size + 1, size * rows);
-  numbers = numbers.subspan(size + 1 + size * rows);
-  size_t columns = size_t(numbers.front());
-  std::span<const int64_t> right = numbers.subspan(1);
-  Bridge bridge{std::vector<Cost>(rows * columns, infiniteCost),
-                std::vector<uint32_t>(rows * columns)};
-  for (uint32_t i = 0; i < size; ++i)
+/// The least costs of a node between two others, by their strategies, and the node's strategies
+/// that have them.
+static std::pair<std::vector<Cost>, std::vector<uint32_t>>
+joinTables(const std::vector<Cost> &costs, const TableView &left, const TableView &right) {
+  size_t rows = left.columns, columns = right.columns;
+  std::vector<Cost> least(rows * columns, infiniteCost);
+  std::vector<uint32_t> best(rows * columns);
+  for (uint32_t i = 0; i < costs.size(); ++i)
     for (size_t k = 0; k < rows; ++k) {
-      Cost begin = addCosts(left[i * rows + k], costs[i]);
+      Cost begin = addCosts(left.getRow(i)[k], costs[i]);
       if (begin >= infiniteCost)
         continue;
+      std::span<const Cost> row = right.getRow(i);
       for (size_t l = 0; l < columns; ++l) {
-        Cost sum = addCosts(begin, right[i * columns + l]);
-        if (sum < bridge.cost[k * columns + l]) {
-          bridge.cost[k * columns + l] = sum;
-          bridge.best[k * columns + l] = i;
+        Cost sum = addCosts(begin, row[l]);
+        if (sum < least[k * columns + l]) {
+          least[k * columns + l] = sum;
+          best[k * columns + l] = i;
         }
       }
     }
-  return bridge;
+  return {std::move(least), std::move(best)};
 }
 
 /// A node without memory and with two edges becomes an edge of its neighbours.
@@ -543,35 +494,45 @@ bool Folding::eliminateBridge(uint32_t index) {
     return false;
   std::vector<int64_t> key{int64_t(node.size())};
   key.insert(key.end(), node.cost.begin(), node.cost.end());
-  addTable(index, edges[0], key);
-  addTable(index, edges[1], key);
-  auto join = [&](std::span<const int64_t> numbers) {
-    return joinTables(numbers.subspan(1), node.size());
-  };
-  const Bridge &bridge = bridges.get(std::move(key), join);
-  Decision decision{index, {a, b}, {}};
-  decision.strategy.resize(getProblemSize(a) * getProblemSize(b));
-  for (size_t k = 0; k < rows; ++k)
-    for (size_t l = 0; l < columns; ++l)
-      decision.strategy[model.nodes[a].strategies[k] * getProblemSize(b) +
-                        model.nodes[b].strategies[l]] =
-          node.strategies[bridge.best[k * columns + l]];
+  for (const ModelEdge *edge : {&left, &right}) {
+    key.push_back(getNumber(edge->cost));
+    key.push_back(edge->first == index);
+  }
+  size_t weight = 2 * (left.cost->size() + right.cost->size() + rows * columns);
+  const Bridge &bridge = bridges.get(std::move(key), weight, [&] {
+    Bridge made{nullptr, {}, model.getView(left, index), model.getView(right, index)};
+    auto [cost, best] = joinTables(node.cost, *made.left, *made.right);
+    made.cost = model.tables.add(std::move(cost));
+    made.best = std::make_shared<const std::vector<uint32_t>>(std::move(best));
+    return made;
+  });
+  decide(index, {a, b}, bridge.best);
   touch(index);
   model.removeEdge(edges[0]);
   model.removeEdge(edges[1]);
   model.addEdge(a, b, bridge.cost);
   model.removeNode(index);
-  decisions.push_back(std::move(decision));
   return true;
+}
+
+void Folding::decide(uint32_t node, std::vector<uint32_t> parents,
+                     std::shared_ptr<const std::vector<uint32_t>> choice) {
+  Decision decision{node, std::move(parents), std::move(choice), model.nodes[node].strategies, {}};
+  for (uint32_t parent : decision.parents)
+    decision.parentStrategies.push_back(model.nodes[parent].strategies);
+  decisions.push_back(std::move(decision));
 }
 
 Assignment Folding::unfold(Assignment strategies) const {
   for (size_t i = decisions.size(); i-- > 0;) {
     const Decision &decision = decisions[i];
     size_t place = 0;
-    for (uint32_t parent : decision.parents)
-      place = place * getProblemSize(parent) + strategies[parent];
-    strategies[decision.node] = decision.strategy[place];
+    for (size_t p = 0; p < decision.parents.size(); ++p) {
+      const std::vector<uint32_t> &left = decision.parentStrategies[p];
+      auto chosen = std::lower_bound(left.begin(), left.end(), strategies[decision.parents[p]]);
+      place = place * left.size() + size_t(chosen - left.begin());
+    }
+    strategies[decision.node] = decision.strategies[(*decision.choice)[place]];
   }
   return strategies;
 }

@@ -8,39 +8,9 @@
 
 #include "compiler/solver/Model.h"
 
-#include <string_view>
+#include <string>
 
 namespace gridloom::solver {
-
-/// What was computed from numbers, by these: layers alike ask the same again and again.
-template <typename Result> class Memo {
-public:
-  /// The result for `key`; `compute` makes it of the key the first time.
-  template <typename Compute> const Result &get(std::vector<int64_t> key, const Compute &compute) {
-    if (auto entry = results.find(key); entry != results.end())
-      return entry->second;
-    // Where little repeats, memory must not grow with the problem.
-    if (stored + key.size() > mostStored) {
-      results.clear();
-      stored = 0;
-    }
-    stored += key.size();
-    auto entry = results.try_emplace(std::move(key)).first;
-    entry->second = compute(std::span<const int64_t>(entry->first));
-    return entry->second;
-  }
-
-private:
-  struct Hash {
-    size_t operator()(const std::vector<int64_t> &key) const {
-      return std::hash<std::string_view>()(
-          {reinterpret_cast<const char *>(key.data()), key.size() * sizeof(int64_t)});
-    }
-  };
-  static constexpr size_t mostStored = 16 << 20; // numbers
-  std::unordered_map<std::vector<int64_t>, Result, Hash> results;
-  size_t stored = 0;
-};
 
 /// Removes from a problem what need not be searched: strategies that no feasible or no best
 /// assignment has, nodes whose best strategy follows from at most two others, edges that are sums
@@ -66,17 +36,18 @@ private:
   struct Decision {
     uint32_t node;
     std::vector<uint32_t> parents;
-    std::vector<uint32_t> strategy; // by the parents' strategies of the problem, row-major
+    /// By the parents' strategies, row-major; nodes with equal tables have the same one.
+    std::shared_ptr<const std::vector<uint32_t>> choice;
+    std::vector<uint32_t> strategies; // of the problem that are left when the node is removed
+    std::vector<std::vector<uint32_t>> parentStrategies; // the same of the parents
   };
 
   bool takeMemory();
   bool removeUnfit();
   bool removeUnfitStrategies(uint32_t node, const class RangeMinimum &room);
   bool forbidUnfitPairs(uint32_t edge, const class RangeMinimum &room);
-  std::vector<bool> findPartners(uint32_t index, const ModelEdge &edge) const;
   bool removeForbidden();
   bool removeDominated(uint32_t node);
-  void addTable(uint32_t node, uint32_t edge, std::vector<int64_t> &key) const;
   bool splitEdge(uint32_t edge);
   bool foldNode(uint32_t node);
   bool fixNode(uint32_t node);
@@ -84,13 +55,13 @@ private:
   bool findLeader(uint32_t node, const ModelEdge &edge, std::vector<uint32_t> &follow) const;
   void follow(uint32_t node, uint32_t leader, uint32_t edge, const std::vector<uint32_t> &follow);
   bool eliminateBridge(uint32_t node);
-  struct Bridge;
-  static Bridge joinTables(std::span<const int64_t> numbers, size_t size);
 
   bool keep(uint32_t node, const std::vector<bool> &isKept);
   void touch(uint32_t node);
   std::vector<uint32_t> getEdges(uint32_t node) const;
-  size_t getProblemSize(uint32_t node) const { return problem.getNumStrategies(node); }
+  /// The node's strategy is that of this number for each choice of its parents' strategies.
+  void decide(uint32_t node, std::vector<uint32_t> parents,
+              std::shared_ptr<const std::vector<uint32_t>> choice);
 
   const Problem &problem;
   Model model;
@@ -101,12 +72,18 @@ private:
   // and of edges.
   std::vector<uint32_t> leaders;
   size_t movedEdges = 0, mostMovedEdges = 0; // by foldFollower, which must stay linear
+  using View = std::shared_ptr<const TableView>;
+  struct Kept {
+    std::vector<bool> strategies;
+    std::vector<View> views; // so that no others are at their places
+  };
   /// The table of a bridge between its neighbours, and the best strategies that it is made of.
   struct Bridge {
-    std::vector<Cost> cost;
-    std::vector<uint32_t> best;
+    Table cost;
+    std::shared_ptr<const std::vector<uint32_t>> best;
+    View left, right;
   };
-  Memo<std::vector<bool>> keptStrategies;
+  Memo<Kept> keptStrategies;
   Memo<Bridge> bridges;
   std::string conflict;
 };

@@ -88,9 +88,10 @@ double Forest::solve(const State &state, std::vector<Change> &changes) {
     const Network::Link &link = network.links[member.linkAt];
     double *parent = sums.data() + members[member.parent].costsAt;
     size_t size = network.size[nodes[i]], parentSize = network.size[link.node];
-    for (uint32_t l = 0; l < parentSize; ++l)
-      parent[l] +=
-          getLeastSum(network.getRow(link, nodes[i], l), sums.data() + member.costsAt, size);
+    least.resize(std::max(least.size(), parentSize));
+    network.getLeastSums(link, nodes[i], sums.data() + member.costsAt, least.data());
+    for (size_t l = 0; l < parentSize; ++l)
+      parent[l] += least[l];
     work += size * parentSize;
   }
   changes.clear();

@@ -53,7 +53,7 @@ private:
   std::vector<uint32_t> nodes;
   std::vector<Member> members; // parents before children
   size_t numCosts = 0;
-  std::vector<double> costs, surcharges, sums;
+  std::vector<double> costs, surcharges, sums, least;
   uint64_t work = 0;
 };
 

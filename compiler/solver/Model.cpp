@@ -23,12 +23,26 @@ Model::Model(const Problem &problem) {
     for (Cost cost : problem.costs[i])
       node.cost.push_back(std::min(cost, infiniteCost));
   }
+  addEdges(problem);
+  addTimes(problem);
+}
+
+void Model::addEdges(const Problem &problem) {
   edgeOf.reserve(problem.edges.size());
+  edges.reserve(problem.edges.size());
+  std::unordered_map<const Cost *, Table> known; // rows may be one
   for (size_t e = 0; e < problem.edges.size(); ++e) {
     auto [first, second] = problem.edges[e];
     std::span<const Cost> cost = problem.edgeCosts[e];
     if (first != second) {
-      addEdge(first, second, {cost.begin(), cost.end()});
+      Table &table = known[cost.data()];
+      if (!table) {
+        std::vector<Cost> least(cost.begin(), cost.end());
+        for (Cost &value : least)
+          value = std::min(value, infiniteCost);
+        table = tables.add(std::move(least));
+      }
+      addEdge(first, second, table);
       continue;
     }
     size_t size = nodes[first].size();
@@ -36,7 +50,6 @@ Model::Model(const Problem &problem) {
       nodes[first].cost[k] =
           addCosts(nodes[first].cost[k], std::min(cost[k * size + k], infiniteCost));
   }
-  addTimes(problem);
 }
 
 /// Only times whose set of live nodes is in no other time's set can be the peak: those after a
@@ -83,17 +96,7 @@ void Model::keepStrategies(uint32_t index, const std::vector<bool> &isKept) {
     ModelEdge &edge = edges[e];
     if (!edge.isAlive)
       continue;
-    size_t rows = nodes[edge.first].size(), columns = nodes[edge.second].size();
-    Cost *to = edge.cost.data();
-    const Cost *from = to;
-    for (size_t i = 0; i < rows; ++i, from += columns) {
-      if (index != edge.first)
-        for (size_t j = 0; j < columns; ++j) // each column's value, which the next may replace
-          *to = from[j], to += isKept[j] ? 1 : 0;
-      else if (isKept[i])
-        to = std::copy(from, from + columns, to);
-    }
-    edge.cost.resize(static_cast<size_t>(to - edge.cost.data()));
+    edge.cost = tables.keep(edge.cost, index == edge.first, isKept);
   }
   filter(node.strategies);
   filter(node.cost);
@@ -101,30 +104,24 @@ void Model::keepStrategies(uint32_t index, const std::vector<bool> &isKept) {
     filter(piece.usage);
 }
 
-void Model::addEdge(uint32_t first, uint32_t second, std::vector<Cost> cost) {
+void Model::addEdge(uint32_t first, uint32_t second, const Table &cost) {
   auto [entry, isNew] = edgeOf.try_emplace(getKey(first, second), uint32_t(edges.size()));
   if (isNew) {
-    for (Cost &value : cost)
-      value = std::min(value, infiniteCost);
     for (uint32_t node : {first, second}) {
       nodes[node].edges.push_back(entry->second);
       ++nodes[node].degree;
     }
-    edges.push_back({first, second, std::move(cost)});
+    edges.push_back({first, second, cost});
     return;
   }
   ModelEdge &edge = edges[entry->second];
-  size_t columns = nodes[second].size();
-  for (size_t i = 0; i < cost.size(); ++i) {
-    Cost &sum = getCost(edge, first, i / columns, i % columns);
-    sum = addCosts(sum, std::min(cost[i], infiniteCost));
-  }
+  edge.cost = tables.sum(edge.cost, cost, nodes[second].size(), edge.first != first);
 }
 
 void Model::removeEdge(uint32_t index) {
   ModelEdge &edge = edges[index];
   edge.isAlive = false;
-  edge.cost = {};
+  edge.cost.reset();
   edgeOf.erase(getKey(edge.first, edge.second));
   for (uint32_t end : {edge.first, edge.second}) {
     ModelNode &node = nodes[end];

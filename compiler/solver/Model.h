@@ -6,10 +6,7 @@
 #ifndef GRIDLOOM_SOLVER_MODEL_H
 #define GRIDLOOM_SOLVER_MODEL_H
 
-#include "compiler/solver/Problem.h"
-
-#include <algorithm>
-#include <unordered_map>
+#include "compiler/solver/Tables.h"
 
 namespace gridloom::solver {
 
@@ -33,16 +30,11 @@ struct ModelNode {
 
 struct ModelEdge {
   uint32_t first, second;
-  std::vector<Cost> cost; // row-major; at most infiniteCost
+  Table cost;
   bool isAlive = true;
 
   uint32_t getOther(uint32_t node) const { return node == first ? second : first; }
 };
-
-/// Sums that stay at infiniteCost; finite terms may be negative.
-inline Cost addCosts(Cost a, Cost b) {
-  return std::max(a, b) >= infiniteCost ? infiniteCost : std::min(a + b, infiniteCost);
-}
 
 /// A problem that nodes, strategies and times are being removed from. Nodes keep the problem's
 /// numbers. At most one edge joins two nodes, and none a node with itself.
@@ -52,19 +44,19 @@ public:
 
   /// The cost of a choice of both ends, seen from `node`.
   Cost getCost(const ModelEdge &edge, uint32_t node, size_t own, size_t other) const {
-    return node == edge.first ? edge.cost[own * nodes[edge.second].size() + other]
-                              : edge.cost[other * nodes[edge.second].size() + own];
+    return node == edge.first ? (*edge.cost)[own * nodes[edge.second].size() + other]
+                              : (*edge.cost)[other * nodes[edge.second].size() + own];
   }
-  Cost &getCost(ModelEdge &edge, uint32_t node, size_t own, size_t other) {
-    return node == edge.first ? edge.cost[own * nodes[edge.second].size() + other]
-                              : edge.cost[other * nodes[edge.second].size() + own];
+  /// The edge's table, seen from `node`.
+  std::shared_ptr<const TableView> getView(const ModelEdge &edge, uint32_t node) {
+    return tables.getView(edge.cost, nodes[node].size(), node == edge.first);
   }
 
   /// Keeps the strategies whose flag is set, in the node and in its edges.
   void keepStrategies(uint32_t node, const std::vector<bool> &isKept);
 
   /// Adds a matrix (row-major, `first` times `second`) to the edge of two nodes.
-  void addEdge(uint32_t first, uint32_t second, std::vector<Cost> cost);
+  void addEdge(uint32_t first, uint32_t second, const Table &cost);
   void removeEdge(uint32_t edge);
   /// Removes a node without edges.
   void removeNode(uint32_t node);
@@ -72,6 +64,7 @@ public:
   /// Makes one piece of a node's pieces with the same interval.
   void combinePieces(uint32_t node);
 
+  Tables tables;
   std::vector<ModelNode> nodes;
   std::vector<ModelEdge> edges;
   /// The memory that is left at each time for the nodes' pieces, and that time in the problem.
@@ -80,6 +73,7 @@ public:
   Cost constant = 0; // of choices that are made
 
 private:
+  void addEdges(const Problem &problem);
   void addTimes(const Problem &problem);
 
   std::unordered_map<uint64_t, uint32_t> edgeOf; // by the two nodes, the lower first

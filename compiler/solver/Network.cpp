@@ -6,6 +6,8 @@
 #include "compiler/solver/Network.h"
 
 #include <cstring>
+#include <map>
+#include <tuple>
 
 using namespace gridloom::solver;
 
@@ -33,8 +35,8 @@ Network::Network(const Model &model)
   spansAt.push_back(spans.size());
   for (const ModelEdge &edge : model.edges)
     if (edge.isAlive) {
-      largest = std::max(largest, addBounds(edge.cost));
-      numEntries += edge.cost.size();
+      largest = std::max(largest, addBounds(*edge.cost));
+      numEntries += edge.cost->size();
       ++numEdges;
     }
   // Whatever is saved elsewhere, a choice that is not allowed costs more than all that are.
@@ -61,7 +63,8 @@ void Network::addLinks(const Model &model, const std::vector<uint32_t> &toNetwor
   for (uint32_t i : problemNode)
     linksAt.push_back(linksAt.back() + model.nodes[i].degree);
   links.resize(linksAt.back());
-  matrices.reserve(2 * numEntries);
+  // By the table and the number of own strategies, as either of its nodes sees it.
+  std::map<std::tuple<const void *, uint32_t, bool>, size_t> known;
   std::vector<size_t> next(linksAt.begin(), linksAt.end() - 1);
   uint32_t number = 0;
   for (const ModelEdge &edge : model.edges) {
@@ -70,10 +73,14 @@ void Network::addLinks(const Model &model, const std::vector<uint32_t> &toNetwor
     uint32_t first = toNetwork[edge.first], second = toNetwork[edge.second];
     size_t atFirst = next[first]++, atSecond = next[second]++;
     auto add = [&](size_t at, uint32_t own, uint32_t other, size_t back, bool isFirst) {
-      links[at] = {other, number, uint32_t(back - linksAt[other]), matrices.size()};
+      auto [matrix, isNew] =
+          known.try_emplace({edge.cost.get(), size[own], isFirst}, matrices.size());
+      links[at] = {other, number, uint32_t(back - linksAt[other]), matrix->second};
+      if (!isNew)
+        return;
       for (size_t l = 0; l < size[other]; ++l)
         for (size_t k = 0; k < size[own]; ++k) {
-          Cost cost = isFirst ? edge.cost[k * size[other] + l] : edge.cost[l * size[own] + k];
+          Cost cost = (*edge.cost)[isFirst ? k * size[other] + l : l * size[own] + k];
           matrices.push_back(cost < infiniteCost ? double(cost) : forbidden);
         }
     };
@@ -109,25 +116,36 @@ Assignment Network::toProblem(const std::vector<uint32_t> &chosen, const Model &
   return assignment;
 }
 
-double gridloom::solver::getLeastSum(const double *a, const double *b, size_t count) {
-  // Compilers keep the order of floating-point minima, so the lanes are written out.
-  using Lanes = double __attribute__((vector_size(32)));
-  double least = a[0] + b[0];
-  size_t i = 0;
-  if (count >= 4) {
-    auto load = [](const double *from) {
-      Lanes lanes;
-      memcpy(&lanes, from, sizeof lanes);
-      return lanes;
-    };
-    Lanes lanes = load(a) + load(b);
-    for (i = 4; i + 4 <= count; i += 4) {
-      Lanes sum = load(a + i) + load(b + i);
-      lanes = sum < lanes ? sum : lanes;
-    }
-    least = std::min({lanes[0], lanes[1], lanes[2], lanes[3]});
+/// The same of the first columns, as many as there are lanes.
+template <typename Lanes>
+static void getLeastSumsOf(const double *matrix, const double *added, size_t rows, size_t columns,
+                           double *least) {
+  auto load = [](const double *from) {
+    Lanes lanes;
+    memcpy(&lanes, from, sizeof lanes);
+    return lanes;
+  };
+  Lanes lanes = load(matrix) + added[0];
+  for (size_t k = 1; k < rows; ++k) {
+    Lanes sum = load(matrix + k * columns) + added[k];
+    lanes = sum < lanes ? sum : lanes;
   }
-  for (; i < count; ++i)
-    least = std::min(least, a[i] + b[i]);
-  return least;
+  memcpy(least, &lanes, sizeof lanes);
+}
+
+void gridloom::solver::getLeastSums(const double *matrix, const double *added, size_t rows,
+                                    size_t columns, double *least) {
+  // Compilers keep the order of floating-point minima, so the lanes are written out.
+  using Wide = double __attribute__((vector_size(64)));
+  using Narrow = double __attribute__((vector_size(16)));
+  size_t l = 0;
+  for (; l + 8 <= columns; l += 8)
+    getLeastSumsOf<Wide>(matrix + l, added, rows, columns, least + l);
+  for (; l + 2 <= columns; l += 2)
+    getLeastSumsOf<Narrow>(matrix + l, added, rows, columns, least + l);
+  if (l == columns)
+    return;
+  least[l] = matrix[l] + added[0];
+  for (size_t k = 1; k < rows; ++k)
+    least[l] = std::min(least[l], matrix[k * columns + l] + added[k]);
 }

@@ -10,6 +10,11 @@
 
 namespace gridloom::solver {
 
+/// For each of `columns` the least, over rows, of the row's number there and what is added to the
+/// row.
+void getLeastSums(const double *matrix, const double *added, size_t rows, size_t columns,
+                  double *least);
+
 /// What is left of a problem after folding, laid out for the loops that run over it. Costs are
 /// floating point; what is forbidden has a cost that nothing else outweighs.
 struct Network {
@@ -19,7 +24,8 @@ struct Network {
     uint32_t node; // the neighbour
     uint32_t edge;
     uint32_t back;   // the neighbour's link to this node
-    size_t matrixAt; // in `matrices`: a row for each strategy of the neighbour, of own strategies
+    size_t matrixAt; // in `matrices`: a row for each strategy of the neighbour, of own strategies;
+                     // links of equal tables have one
   };
   struct Span { // of the timeline
     uint32_t begin, end;
@@ -36,6 +42,14 @@ struct Network {
   /// The costs of the node's strategies where the neighbour of `link` has chosen.
   const double *getRow(const Link &link, uint32_t node, uint32_t neighbourStrategy) const {
     return matrices.data() + link.matrixAt + size_t(neighbourStrategy) * size[node];
+  }
+  /// For each strategy of the link's neighbour the least sum of the costs there and what is added
+  /// to the strategies of `node`.
+  void getLeastSums(const Link &link, uint32_t node, const double *added, double *least) const {
+    // The neighbour has a row for each strategy of the node.
+    const Link &back = links[linksAt[link.node] + link.back];
+    solver::getLeastSums(matrices.data() + back.matrixAt, added, size[node], size[link.node],
+                         least);
   }
   /// The memory of a node's strategy at a time.
   int64_t getUsage(uint32_t node, uint32_t strategy, uint32_t time) const;
@@ -63,9 +77,6 @@ private:
   Cost addBounds(const std::vector<Cost> &table);
   void addLinks(const Model &model, const std::vector<uint32_t> &toNetwork);
 };
-
-/// The least of a[i] + b[i].
-double getLeastSum(const double *a, const double *b, size_t count);
 
 } // namespace gridloom::solver
 

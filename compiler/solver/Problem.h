@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gridloom::solver {
@@ -19,16 +20,16 @@ namespace gridloom::solver {
 using Cost = int64_t;
 inline constexpr Cost infiniteCost = 1'000'000'000'000'000'000;
 
-/// Rows of different lengths in one block.
+/// Rows of different lengths in one block. Rows of the same values may be one.
 class Rows {
 public:
-  size_t size() const { return ends.size(); }
+  size_t size() const { return bounds.size(); }
   std::span<const int64_t> operator[](size_t row) const {
-    size_t begin = row == 0 ? 0 : ends[row - 1];
-    return {values.data() + begin, ends[row] - begin};
+    auto [begin, end] = bounds[row];
+    return {values.data() + begin, end - begin};
   }
   void reserve(size_t numRows, size_t numValues) {
-    ends.reserve(numRows);
+    bounds.reserve(numRows);
     values.reserve(numValues);
   }
   /// A new row of zeros, to be written before the next one is added.
@@ -40,15 +41,21 @@ public:
   }
   /// Appends to the row under construction; `endRow` completes it.
   void append(int64_t value) { values.push_back(value); }
-  void endRow() { ends.push_back(values.size()); }
+  void endRow() {
+    bounds.emplace_back(begun, values.size());
+    begun = values.size();
+  }
   void addRow(std::span<const int64_t> row) {
     values.insert(values.end(), row.begin(), row.end());
     endRow();
   }
+  /// Another row that is an earlier one.
+  void repeatRow(size_t row) { bounds.push_back(bounds[row]); }
 
 private:
   std::vector<int64_t> values;
-  std::vector<size_t> ends;
+  std::vector<std::pair<size_t, size_t>> bounds; // begin and end of each row
+  size_t begun = 0;                              // where the row under construction begins
 };
 
 /// A node's memory is in use at the times begin <= t < end.

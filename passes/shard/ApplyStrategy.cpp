@@ -12,6 +12,8 @@
 
 #include "llvm/ADT/StringSet.h"
 
+#include <numeric>
+
 using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
@@ -125,17 +127,18 @@ int64_t ApplyStrategyPass::chooseMicrobatches(const Mesh &mesh, int64_t most) {
     DimShardingAttr dim = sharding.getDims()[0];
     return mesh.getSize(dim.getAxes()) * dim.getGranule();
   };
-  int64_t best = 1;
-  for (int64_t count = 1; count <= most; ++count) {
-    bool fits = true;
-    for (auto func : getOperation().getOps<func::FuncOp>())
-      for (BlockArgument argument : func.getArguments()) {
-        auto tensor = cast<RankedTensorType>(argument.getType());
-        fits = fits && tensor.getRank() > 0 &&
-               tensor.getDimSize(0) % (countParts(argument) * count) == 0;
-      }
-    best = fits ? count : best;
-  }
+  int64_t rows = 0; // of every local batch a multiple
+  for (auto func : getOperation().getOps<func::FuncOp>())
+    for (BlockArgument argument : func.getArguments()) {
+      auto tensor = cast<RankedTensorType>(argument.getType());
+      int64_t parts = tensor.getRank() > 0 ? countParts(argument) : 1;
+      if (tensor.getRank() == 0 || tensor.getDimSize(0) % parts != 0)
+        return 1;
+      rows = std::gcd(rows, tensor.getDimSize(0) / parts);
+    }
+  int64_t best = std::max<int64_t>(1, most);
+  while (rows % best != 0)
+    --best;
   return best;
 }
 

@@ -41,8 +41,9 @@ struct Found {
 struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPass> {
   using SearchSplitsBase::SearchSplitsBase;
   SearchSplitsPass(SearchSplitsOptions options, std::shared_ptr<SearchMemo> memo,
-                   std::shared_ptr<SearchLimits> limits)
-      : SearchSplitsBase(std::move(options)), memo(std::move(memo)), limits(std::move(limits)) {}
+                   std::shared_ptr<SearchLimits> limits, std::shared_ptr<SplitPrices> prices)
+      : SearchSplitsBase(std::move(options)), memo(std::move(memo)), limits(std::move(limits)),
+        prices(std::move(prices)) {}
 
   void runOnOperation() override {
     MeshOp meshOp = requireMesh(getOperation());
@@ -58,6 +59,8 @@ struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPa
     if (failed(verifyGiven(mesh)))
       return signalPassFailure();
     rounds = 0;
+    if (!prices)
+      prices = std::make_shared<SplitPrices>();
     bool isKnown = memo && memo->isKnown;
     FailureOr<Found> best = isKnown ? recall(over, mesh) : searchStages(over, mesh);
     if (isKnown && succeeded(best) && !best->problem) { // of a program in another order
@@ -86,6 +89,12 @@ private:
   FailureOr<Found> searchStages(ArrayRef<StringAttr> over, const Mesh &mesh);
   FailureOr<Found> recall(ArrayRef<StringAttr> over, const Mesh &mesh);
   void keep(const Found &found);
+
+  std::unique_ptr<SplitProblem> makeProblem(ArrayRef<StringAttr> over, ArrayRef<StringAttr> batch,
+                                            const Mesh &mesh) {
+    return std::make_unique<SplitProblem>(getOperation(), over, batch, mesh, mostTableBytes,
+                                          /*boundsTime=*/false, prices);
+  }
 
   /// Whether to take what has been found, so many rounds later.
   bool isOver(uint64_t more = 0) const {
@@ -139,6 +148,7 @@ private:
 
   std::shared_ptr<SearchMemo> memo;
   std::shared_ptr<SearchLimits> limits;
+  std::shared_ptr<SplitPrices> prices;
   uint64_t rounds = 0; ///< of the solver
 };
 } // namespace
@@ -188,8 +198,7 @@ FailureOr<Found> SearchSplitsPass::search(const StageStarts &starts, ArrayRef<St
     Found found;
     found.starts = starts;
     found.batch = batch;
-    found.problem =
-        std::make_unique<SplitProblem>(getOperation(), over, batch, mesh, mostTableBytes);
+    found.problem = makeProblem(over, batch, mesh);
     if (!found.problem->hasChoices())
       continue;
     found.problem->connect();
@@ -272,8 +281,7 @@ FailureOr<Found> SearchSplitsPass::searchStages(ArrayRef<StringAttr> over, const
     if (failed(stages.apply(best.starts)))
       return failure();
     // The same problem again, in the same order.
-    best.problem =
-        std::make_unique<SplitProblem>(getOperation(), over, best.batch, mesh, mostTableBytes);
+    best.problem = makeProblem(over, best.batch, mesh);
     break;
   }
   return best;
@@ -301,8 +309,7 @@ FailureOr<Found> SearchSplitsPass::recall(ArrayRef<StringAttr> over, const Mesh 
   auto axis = StringAttr::get(&getContext(), stageAxis);
   if (mesh.getSize(axis) > 1 && failed(StageAssignment(getOperation(), axis).apply(memo->starts)))
     return failure();
-  found.problem =
-      std::make_unique<SplitProblem>(getOperation(), over, found.batch, mesh, mostTableBytes);
+  found.problem = makeProblem(over, found.batch, mesh);
   if (found.problem->describeOrder() != memo->order)
     found.problem.reset();
   return found;
@@ -310,6 +317,8 @@ FailureOr<Found> SearchSplitsPass::recall(ArrayRef<StringAttr> over, const Mesh 
 
 std::unique_ptr<Pass> gridloom::createSearchSplits(SearchSplitsOptions options,
                                                    std::shared_ptr<SearchMemo> memo,
-                                                   std::shared_ptr<SearchLimits> limits) {
-  return std::make_unique<SearchSplitsPass>(std::move(options), std::move(memo), std::move(limits));
+                                                   std::shared_ptr<SearchLimits> limits,
+                                                   std::shared_ptr<SplitPrices> prices) {
+  return std::make_unique<SearchSplitsPass>(std::move(options), std::move(memo), std::move(limits),
+                                            std::move(prices));
 }

@@ -23,6 +23,7 @@ namespace gridloom {
 
 struct SearchLimits;
 struct SearchMemo;
+struct SplitPrices;
 struct StrategyFile;
 
 /// Module attribute with the names of the nodes whose packed weights were taken apart.
@@ -40,7 +41,9 @@ struct ShardOptions {
   /// May be null.
   std::shared_ptr<SearchMemo> searched;
   std::shared_ptr<SearchLimits> limits; ///< of the search; may be null
-  std::vector<std::string> random;      ///< axes for random shardings, from
+  /// Of the mesh, for searches of several programs in one context, one after another; may be null.
+  std::shared_ptr<SplitPrices> prices;
+  std::vector<std::string> random; ///< axes for random shardings, from
   uint64_t seed = 0;
   bool vocab = true;
   bool sequence = false;
@@ -58,7 +61,8 @@ struct ShardOptions {
 /// Searches, or does as it is known to find.
 std::unique_ptr<mlir::Pass> createSearchSplits(SearchSplitsOptions options,
                                                std::shared_ptr<SearchMemo> memo,
-                                               std::shared_ptr<SearchLimits> limits);
+                                               std::shared_ptr<SearchLimits> limits,
+                                               std::shared_ptr<SplitPrices> prices);
 
 /// The passes that do as a strategy file says.
 std::unique_ptr<mlir::Pass> createPinStages(std::shared_ptr<const StrategyFile> given);

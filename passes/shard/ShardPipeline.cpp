@@ -68,7 +68,7 @@ void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &optio
     pm.addPass(createSearchSplits({.axes = {options.search.begin(), options.search.end()},
                                    .stageAxis = cutAxis,
                                    .memory = options.searchMemory},
-                                  options.searched, options.limits));
+                                  options.searched, options.limits, options.prices));
   if (!options.random.empty())
     pm.addPass(createSeedRandomly({{options.random.begin(), options.random.end()}, options.seed}));
   // Stages repeat constants and weights per stage, so this comes before every value gets its

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/shard/SplitProblem.h"
 
+#include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Splits.h"
 #include "dialects/loom/Control.h"
 #include "dialects/loom/Uses.h"
@@ -33,8 +34,14 @@ static solver::Cost toCost(double seconds) {
 static double toSeconds(solver::Cost cost) { return static_cast<double>(cost) / kPicoseconds; }
 
 solver::Cost SplitProblem::getTieBreak(RankedTensorType type, ShardingAttr sharding) const {
-  return boundsTime ? 0
-                    : loom::getByteSize(getLocalType(type, Sharding(sharding), mesh)) / kTieBytes;
+  return boundsTime ? 0 : getLocalBytes(type, sharding) / kTieBytes;
+}
+
+int64_t SplitProblem::getLocalBytes(RankedTensorType type, ShardingAttr sharding) const {
+  auto [entry, isNew] = prices->bytes.try_emplace({type, sharding}, 0);
+  if (isNew)
+    entry->second = loom::getByteSize(getLocalType(type, getValue(sharding), mesh));
+  return entry->second;
 }
 
 /// The sharding without partial values.
@@ -57,13 +64,34 @@ void SplitProblem::Column::add(ShardingAttr sharding) {
     shardings.push_back(sharding);
 }
 
+/// What prices depend on, as unique pointers, and sizes.
+static std::vector<const void *> describePlace(ModuleOp module, ArrayRef<StringAttr> axes,
+                                               const Mesh &mesh, bool boundsTime) {
+  std::vector<const void *> place;
+  auto add = [&](int64_t number) {
+    place.push_back(reinterpret_cast<const void *>(static_cast<intptr_t>(number)));
+  };
+  place.push_back(Attribute(module->getAttr(kCluster)).getAsOpaquePointer());
+  for (const Mesh::Axis &axis : mesh.getAxes()) {
+    place.push_back(axis.name.getAsOpaquePointer());
+    add(axis.size);
+  }
+  place.push_back(nullptr);
+  for (StringAttr axis : axes)
+    place.push_back(axis.getAsOpaquePointer());
+  add(boundsTime);
+  return place;
+}
+
 SplitProblem::SplitProblem(ModuleOp module, ArrayRef<StringAttr> axes, ArrayRef<StringAttr> batch,
-                           const Mesh &mesh, uint64_t mostBytes, bool boundsTime)
+                           const Mesh &mesh, uint64_t mostBytes, bool boundsTime,
+                           std::shared_ptr<SplitPrices> given)
     : mesh(mesh), axes(axes), batch(batch), stageAxes(getStageAxes(module)),
       stages(mesh.getSize(stageAxes)),
       microbatches(mesh.getSize(StringAttr::get(mesh.getContext(), MeshOp::kMicroAxis))),
       libraries(loom::Libraries::of(mesh.getMachine(), boundsTime)), mostBytes(mostBytes),
-      boundsTime(boundsTime) {
+      boundsTime(boundsTime), prices(given ? std::move(given) : std::make_shared<SplitPrices>()) {
+  prices->setPlace(describePlace(module, axes, mesh, boundsTime));
   for (auto func : module.getOps<func::FuncOp>())
     if (!loom::isBody(func)) {
       functionNumbers[func] = functions.size();
@@ -82,7 +110,7 @@ void SplitProblem::connect() {
 
 /// Whether what is cut in time is split over the axes of the batch.
 bool SplitProblem::splitsBatch(ShardingAttr attr) const {
-  Sharding sharding(attr);
+  const Sharding &sharding = getValue(attr);
   int64_t dim = sharding.getMicroDim();
   return dim < 0 || ArrayRef(sharding.dims[dim].axes).drop_back() == ArrayRef(batch);
 }
@@ -162,22 +190,33 @@ bool SplitProblem::mayPassSums(Operation *op) const {
          llvm::all_of(op->getOperands(), [&](Value operand) { return sums.contains(operand); });
 }
 
+/// On this mesh, whatever splits the batch.
+const std::vector<SplitPrices::Choice> &SplitProblem::getPriced(Operation *op, bool passes,
+                                                                StringRef key) {
+  auto [entry, isNew] = prices->choices.try_emplace(key);
+  if (isNew)
+    for (SplitChoice &choice : listSplitChoices(op, axes, mesh, passes, boundsTime)) {
+      solver::Cost cost = toCost(choice.seconds);
+      for (auto [sharding, type] : llvm::zip_equal(choice.shardings, getTensorTypes(op)))
+        cost += getTieBreak(type, sharding);
+      entry->second.push_back({std::move(choice), cost});
+    }
+  return entry->second;
+}
+
 const SplitProblem::Choices &SplitProblem::getChoices(Operation *op) {
   bool passes = mayPassSums(op);
-  auto [entry, isNew] = known.try_emplace((passes ? "+" : "") + getKey(op, libraries));
+  std::string key = (passes ? "+" : "") + getKey(op, libraries);
+  auto [entry, isNew] = known.try_emplace(key);
   Choices &choices = entry->second;
   if (!isNew)
     return choices;
   choices.tensors.resize(op->getNumOperands() + op->getNumResults());
-  for (const SplitChoice &choice : listSplitChoices(op, axes, mesh, passes, boundsTime)) {
+  for (const auto &[choice, cost] : getPriced(op, passes, key)) {
     if (!llvm::all_of(choice.shardings, [&](ShardingAttr attr) { return splitsBatch(attr); }))
       continue;
-    solver::Cost cost = toCost(choice.seconds);
-    for (auto [tensor, sharding, type] :
-         llvm::zip_equal(choices.tensors, choice.shardings, getTensorTypes(op))) {
+    for (auto [tensor, sharding] : llvm::zip_equal(choices.tensors, choice.shardings))
       tensor.add(sharding);
-      cost += getTieBreak(type, sharding);
-    }
     choices.costs.push_back(cost);
     choices.splits.push_back(choice.splits);
   }
@@ -333,9 +372,9 @@ void SplitProblem::setBoundUsage(Value value) {
   node.interval = stageTimes[stage];
   node.usages.clear();
   for (unsigned choice : node.tensors.front().of) {
-    Sharding sharding(node.tensors.front().shardings[choice]);
-    int64_t pieces = sharding.getMicroDim() >= 0 ? microbatches : 1;
-    node.usages.push_back(pieces * loom::getByteSize(getLocalType(type, sharding, mesh)));
+    ShardingAttr sharding = node.tensors.front().shardings[choice];
+    int64_t pieces = getValue(sharding).getMicroDim() >= 0 ? microbatches : 1;
+    node.usages.push_back(pieces * getLocalBytes(type, sharding));
   }
 }
 
@@ -369,9 +408,8 @@ void SplitProblem::setUsage(Operation *op, int64_t begin) {
       continue;
     auto type = cast<RankedTensorType>(result.getType());
     const Column &column = node.tensors[op->getNumOperands() + i];
-    auto bytes = llvm::map_to_vector(column.shardings, [&](ShardingAttr sharding) {
-      return loom::getByteSize(getLocalType(type, Sharding(sharding), mesh));
-    });
+    auto bytes = llvm::map_to_vector(
+        column.shardings, [&](ShardingAttr sharding) { return getLocalBytes(type, sharding); });
     for (auto [usage, sharding] : llvm::zip_equal(node.usages, column.of))
       usage += bytes[sharding];
   }
@@ -414,7 +452,7 @@ void SplitProblem::addReceived(Value value) {
       if (llvm::is_contained(node.tensors.front().shardings, sharding))
         return;
       node.tensors.front().add(sharding);
-      int64_t bytes = loom::getByteSize(getLocalType(type, Sharding(sharding), mesh));
+      int64_t bytes = getLocalBytes(type, sharding);
       node.costs.push_back(getTieBreak(type, sharding));
       node.usages.push_back(microbatches > 1 ? 2 * bytes : bytes);
     };
@@ -422,32 +460,29 @@ void SplitProblem::addReceived(Value value) {
   }
 }
 
-const Sharding &SplitProblem::getValue(ShardingAttr sharding) {
-  std::unique_ptr<const Sharding> &value = shardings[sharding];
+const Sharding &SplitProblem::getValue(ShardingAttr sharding) const {
+  std::unique_ptr<const Sharding> &value = prices->shardings[sharding];
   if (!value)
     value = std::make_unique<const Sharding>(sharding);
   return *value;
 }
 
-solver::Cost SplitProblem::getReshardCost(RankedTensorType type, ShardingAttr from, ShardingAttr to,
-                                          bool isInKernel) {
+SplitPrices::Reshard SplitProblem::findReshard(RankedTensorType type, ShardingAttr from,
+                                               ShardingAttr to) const {
   if (from == to)
-    return 0;
-  auto [entry, isNew] = reshards.try_emplace({type, from, to}, ReshardCosts());
-  ReshardCosts &known = entry->second;
-  if (isNew) {
-    const Sharding &source = getValue(from), &target = getValue(to);
-    // Nothing moves from one micro-batch to another.
-    if (!areCutAlikeInTime(source, target))
-      return known.cost = known.apart = solver::infiniteCost;
-    ReshardCost cost = gridloom::getReshardCost(type, source, target, mesh);
-    known.cost = toCost(cost.seconds + cost.order + (boundsTime ? 0 : cost.cuts));
-    double apart = boundsTime ? loom::getLaunchSeconds(mesh.getMachine())
-                              : getApartSeconds(type, source, target, mesh);
-    known.apart =
-        std::min(solver::infiniteCost, known.cost + (cost.seconds > 0 ? toCost(apart) : 0));
-  }
-  return isInKernel ? known.apart : known.cost;
+    return {0, 0};
+  const Sharding &source = getValue(from), &target = getValue(to);
+  // Nothing moves from one micro-batch to another.
+  if (!areCutAlikeInTime(source, target))
+    return {solver::infiniteCost, solver::infiniteCost};
+  ReshardCost cost = gridloom::getReshardCost(type, source, target, mesh);
+  SplitPrices::Reshard reshard;
+  reshard.cost = toCost(cost.seconds + cost.order + (boundsTime ? 0 : cost.cuts));
+  double apart = boundsTime ? loom::getLaunchSeconds(mesh.getMachine())
+                            : getApartSeconds(type, source, target, mesh);
+  reshard.apart =
+      std::min(solver::infiniteCost, reshard.cost + (cost.seconds > 0 ? toCost(apart) : 0));
+  return reshard;
 }
 
 const SplitProblem::Table &SplitProblem::getTable(RankedTensorType type, const Column &makes,
@@ -459,22 +494,32 @@ const SplitProblem::Table &SplitProblem::getTable(RankedTensorType type, const C
   key.push_back(nullptr);
   for (ShardingAttr target : needs.shardings)
     key.push_back(target.getAsOpaquePointer());
-  auto [entry, isNew] = tables.try_emplace(std::move(key));
+  auto [entry, isNew] = prices->tables.try_emplace(
+      StringRef(reinterpret_cast<const char *>(key.data()), key.size() * sizeof(const void *)));
   if (!isNew)
     return entry->second;
-  for (ShardingAttr source : makes.shardings)
-    for (ShardingAttr target : needs.shardings)
-      entry->second.push_back(
-          passage == Passage::Declared && source.getUnreduced() != target.getUnreduced()
-              ? solver::infiniteCost
-              : getReshardCost(type, source, target, passage == Passage::InKernel));
+  SplitPrices::Reshards &reshards = prices->reshards[type];
+  auto number = [&](ShardingAttr sharding) { return reshards.getNumber(sharding); };
+  auto sources = llvm::map_to_vector(makes.shardings, number);
+  auto targets = llvm::map_to_vector(needs.shardings, number);
+  entry->second.reserve(sources.size() * targets.size());
+  for (auto [source, from] : llvm::zip_equal(makes.shardings, sources))
+    for (auto [target, to] : llvm::zip_equal(needs.shardings, targets)) {
+      if (passage == Passage::Declared && source.getUnreduced() != target.getUnreduced()) {
+        entry->second.push_back(solver::infiniteCost);
+        continue;
+      }
+      SplitPrices::Reshard &reshard = reshards.get(from, to);
+      if (!reshard.isKnown())
+        reshard = findReshard(type, source, target);
+      entry->second.push_back(passage == Passage::InKernel ? reshard.apart : reshard.cost);
+    }
   return entry->second;
 }
 
 solver::Cost SplitProblem::getSendCost(RankedTensorType type, ShardingAttr sharding) const {
-  RankedTensorType local = getLocalType(type, Sharding(sharding), mesh);
   return toCost(mesh.getSeconds(cluster::Collective::Send,
-                                static_cast<double>(loom::getByteSize(local)), stageAxes));
+                                static_cast<double>(getLocalBytes(type, sharding)), stageAxes));
 }
 
 std::pair<unsigned, size_t> SplitProblem::getSource(Value value) const {
@@ -561,9 +606,9 @@ void SplitProblem::connectReturn(func::FuncOp func) {
     if (!given)
       continue;
     for (auto [cost, strategy] : llvm::zip_equal(nodes[node].costs, nodes[node].tensors[0].of))
-      cost =
-          std::min(solver::infiniteCost,
-                   cost + getReshardCost(type, nodes[node].tensors[0].shardings[strategy], given));
+      cost = std::min(
+          solver::infiniteCost,
+          cost + findReshard(type, nodes[node].tensors[0].shardings[strategy], given).cost);
   }
 }
 
@@ -602,57 +647,6 @@ void SplitProblem::connectOperations(func::FuncOp func) {
                                    : getPayer(result, loom::listUses(result).front()->getOwner()));
   }
   connectReturn(func);
-}
-
-void SplitProblem::fillCosts(const Link &link, unsigned first, unsigned second,
-                             std::span<solver::Cost> costs) const {
-  size_t rows = nodes[first].costs.size(), columns = nodes[second].costs.size();
-  for (const Use &use : link.uses) {
-    // A table's rows are of the node that makes the tensor.
-    const Column &makes = nodes[use.from].tensors[use.fromTensor];
-    const Column &needs = nodes[use.to].tensors[use.toTensor];
-    size_t width = needs.shardings.size();
-    bool isSwapped = use.from > use.to;
-    size_t rowStep = isSwapped ? 1 : width, columnStep = isSwapped ? width : 1;
-    const Column &ofRows = isSwapped ? needs : makes, &ofColumns = isSwapped ? makes : needs;
-    auto add = [&](const Table &table, solver::Cost times) {
-      for (size_t i = 0; i < rows; ++i) {
-        const solver::Cost *row = table.data() + ofRows.of[i] * rowStep;
-        solver::Cost *to = costs.data() + i * columns;
-        for (size_t j = 0; j < columns; ++j)
-          to[j] = std::min(solver::infiniteCost, to[j] + times * row[ofColumns.of[j] * columnStep]);
-      }
-    };
-    add(*use.reshards, 1);
-    if (!use.transfers.empty())
-      add(use.transfers, 2);
-  }
-}
-
-solver::Problem SplitProblem::makeProblem(int64_t memoryBytes) const {
-  solver::Problem problem;
-  auto last = static_cast<int64_t>(times.size());
-  for (const Node &node : nodes) {
-    bool counts = memoryBytes > 0 && !node.usages.empty();
-    problem.intervals.push_back(
-        counts ? solver::Interval{node.interval.begin, std::min(node.interval.end, last)}
-               : solver::Interval{0, 0});
-    problem.costs.addRow(node.costs);
-    problem.usages.addRow(counts ? node.usages : std::vector<int64_t>(node.costs.size()));
-  }
-  problem.usageLimit = memoryBytes;
-  size_t numCosts = 0;
-  for (const auto &[ends, link] : edges)
-    numCosts += nodes[ends.first].costs.size() * nodes[ends.second].costs.size();
-  problem.edges.reserve(edges.size());
-  problem.edgeCosts.reserve(edges.size(), numCosts);
-  for (const auto &[ends, link] : edges) {
-    problem.edges.push_back({ends.first, ends.second});
-    fillCosts(
-        link, ends.first, ends.second,
-        problem.edgeCosts.addRow(nodes[ends.first].costs.size() * nodes[ends.second].costs.size()));
-  }
-  return problem;
 }
 
 void SplitProblem::forEachCost(const solver::Assignment &assignment, bool transfers,
@@ -696,8 +690,7 @@ StageCosts SplitProblem::getStageCosts(const solver::Assignment &assignment) con
     for (Operation &op : func.front().without_terminator())
       for (Value result : op.getResults())
         bytes[result] = static_cast<double>(
-            loom::getByteSize(getLocalType(cast<RankedTensorType>(result.getType()),
-                                           Sharding(getChosen(result, assignment)), mesh)));
+            getLocalBytes(cast<RankedTensorType>(result.getType()), getChosen(result, assignment)));
   return {[seconds](Operation *op) { return seconds.lookup(op); },
           [bytes](Value value) { return bytes.lookup(value); }};
 }

@@ -21,12 +21,11 @@
 
 #include "compiler/solver/Problem.h"
 #include "dialects/loom/Kernels.h"
-#include "passes/shard/SplitChoices.h"
+#include "passes/shard/SplitPrices.h"
 #include "passes/shard/StageCuts.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/StringMap.h"
 
 #include <map>
 
@@ -46,10 +45,11 @@ public:
   /// dimension, no more and no less: nothing moves rows from one micro-batch to another.
   /// A problem whose tables of costs take more than `mostBytes` has none of them. One that
   /// `boundsTime` leaves out what a program may not have to pay: a little for what is kept, which
-  /// tells equals apart, and copies that cut out a device's part, which fusion may spare.
+  /// tells equals apart, and copies that cut out a device's part, which fusion may spare. `prices`
+  /// that other problems have left spare this one to find them; it may be null.
   SplitProblem(mlir::ModuleOp module, llvm::ArrayRef<mlir::StringAttr> axes,
                llvm::ArrayRef<mlir::StringAttr> batch, const dist::Mesh &mesh, uint64_t mostBytes,
-               bool boundsTime = false);
+               bool boundsTime = false, std::shared_ptr<SplitPrices> prices = nullptr);
 
   /// What the tables of costs between two nodes take.
   uint64_t getTableBytes() const { return tableBytes; }
@@ -127,11 +127,10 @@ private:
     InKernel, ///< nothing, if no message does
     Declared, ///< a value: its readers take it with the sums that it leaves partial
   };
-  struct ReshardCosts {
-    solver::Cost cost = 0, apart = 0; ///< the latter of what would stay in a kernel otherwise
-  };
 
   bool splitsBatch(dist::ShardingAttr sharding) const;
+  /// Bytes of a device's part.
+  int64_t getLocalBytes(mlir::RankedTensorType type, dist::ShardingAttr sharding) const;
   solver::Cost getTieBreak(mlir::RankedTensorType type, dist::ShardingAttr sharding) const;
   /// Positions of operations in time: stages one after another, in each the functions.
   void setTimes();
@@ -167,12 +166,15 @@ private:
   /// The costs of both nodes' strategies, row-major.
   void fillCosts(const Link &link, unsigned first, unsigned second,
                  std::span<solver::Cost> costs) const;
+  std::string describeCosts(const Link &link) const;
   /// Every cost of the assignment, with the operation whose time it is.
   void forEachCost(const solver::Assignment &assignment, bool transfers,
                    llvm::function_ref<void(mlir::Operation *, solver::Cost)> visit) const;
-  const dist::Sharding &getValue(dist::ShardingAttr sharding);
-  solver::Cost getReshardCost(mlir::RankedTensorType type, dist::ShardingAttr from,
-                              dist::ShardingAttr to, bool isInKernel = false);
+  const std::vector<SplitPrices::Choice> &getPriced(mlir::Operation *op, bool passes,
+                                                    llvm::StringRef key);
+  const dist::Sharding &getValue(dist::ShardingAttr sharding) const;
+  SplitPrices::Reshard findReshard(mlir::RankedTensorType type, dist::ShardingAttr from,
+                                   dist::ShardingAttr to) const;
   const Table &getTable(mlir::RankedTensorType type, const Column &makes, const Column &needs,
                         Passage passage);
   /// Of a device's part, on either side.
@@ -206,10 +208,7 @@ private:
   llvm::SmallVector<mlir::func::FuncOp> functions;
   std::map<std::pair<unsigned, unsigned>, Link> edges;
   llvm::StringMap<Choices> known;
-  llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>, ReshardCosts> reshards;
-  llvm::DenseMap<mlir::Attribute, std::unique_ptr<const dist::Sharding>> shardings; ///< as values
-  /// By type, whether it is declared, and both lists of shardings.
-  std::map<std::vector<const void *>, Table> tables;
+  std::shared_ptr<SplitPrices> prices;
 };
 
 } // namespace gridloom

@@ -121,6 +121,50 @@ TEST(Search, TheResultOfAWorkDoesNotDependOnThreads) {
 }
 
 /// Folding alone, checked by enumerating what it leaves.
+/// Layers in a ring, each with a path and a shortcut to the next one; their tables are one row
+/// each, or rows of their own.
+static Problem makeLayers(size_t count, bool isShared) {
+  Problem problem;
+  auto last = static_cast<uint32_t>(2 * count);
+  for (uint32_t node = 0; node < last; ++node) {
+    problem.intervals.push_back({0, 0});
+    addRows(problem.costs, {{3, 1, 2}});
+    addRows(problem.usages, {{0, 0, 0}});
+  }
+  const std::vector<std::vector<int64_t>> tables = {{0, 7, 4, 5, 1, infiniteCost, 6, 2, 3},
+                                                    {8, 1, 5, 0, 9, 2, 4, 4, 0},
+                                                    {2, 0, 6, 1, 3, 3, 0, 7, 1}};
+  for (uint32_t node = 0; node < last; node += 2)
+    for (auto [k, edge] : {std::pair(0, Edge{node, node + 1}),
+                           {1, {node + 1, (node + 2) % last}},
+                           {2, {node, (node + 2) % last}}}) {
+      problem.edges.push_back(edge);
+      if (isShared && node > 0)
+        problem.edgeCosts.repeatRow(static_cast<size_t>(k));
+      else
+        problem.edgeCosts.addRow(tables[static_cast<size_t>(k)]);
+    }
+  return problem;
+}
+
+TEST(Network, LayersShareTables) {
+  for (bool isShared : {false, true}) {
+    Network network{Model(makeLayers(50, isShared))};
+    EXPECT_EQ(network.numEntries, 50u * 3 * 9);
+    EXPECT_EQ(network.matrices.size(), 2u * 3 * 9);
+  }
+}
+
+TEST(Folding, KeepsTheOptimumOfLayersThatShareTables) {
+  std::optional<Cost> least = findOptimum(makeLayers(4, false));
+  ASSERT_TRUE(least);
+  for (bool isShared : {false, true}) {
+    EXPECT_EQ(solve(makeLayers(4, isShared), {}).progress.cost, *least);
+    EXPECT_EQ(solve(makeLayers(50, isShared), {}).assignment,
+              solve(makeLayers(50, false), {}).assignment);
+  }
+}
+
 TEST(Folding, KeepsTheOptimum) {
   size_t before = 0, after = 0;
   for (uint64_t seed = 1000; seed < 1200; ++seed) {

@@ -1,0 +1,68 @@
+//===- SplitPrices.h - what splits cost on one mesh -------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_SHARD_SPLITPRICES_H
+#define GRIDLOOM_PASSES_SHARD_SPLITPRICES_H
+
+#include "compiler/solver/Problem.h"
+#include "passes/shard/SplitChoices.h"
+
+#include "llvm/ADT/StringMap.h"
+
+namespace gridloom {
+
+/// What the ways to split operations cost on one mesh, and what lies between two of them: problems
+/// of the same mesh, of programs in one context, share it. One thread at a time uses it.
+struct SplitPrices {
+  struct Choice {
+    SplitChoice ways;
+    solver::Cost cost;
+  };
+  struct Reshard {
+    solver::Cost cost = -1, apart = 0; ///< the latter of what would stay in a kernel otherwise
+    bool isKnown() const { return cost >= 0; }
+  };
+  /// Between the shardings of one type, which have numbers.
+  struct Reshards {
+    llvm::DenseMap<mlir::Attribute, unsigned> numbers;
+    llvm::SmallVector<dist::ShardingAttr> shardings;
+    std::vector<std::vector<Reshard>> costs; ///< from each to others, as far as they are known
+
+    unsigned getNumber(dist::ShardingAttr sharding) {
+      auto [entry, isNew] = numbers.try_emplace(sharding, shardings.size());
+      if (isNew) {
+        shardings.push_back(sharding);
+        costs.emplace_back();
+      }
+      return entry->second;
+    }
+    Reshard &get(unsigned from, unsigned to) {
+      if (costs[from].size() <= to)
+        costs[from].resize(shardings.size());
+      return costs[from][to];
+    }
+  };
+
+  /// What all prices depend on; forgets those of anything else.
+  void setPlace(std::vector<const void *> now) {
+    if (now == place)
+      return;
+    *this = SplitPrices();
+    place = std::move(now);
+  }
+
+  std::vector<const void *> place;
+  llvm::StringMap<std::vector<Choice>> choices; ///< by all that tells operations apart
+  llvm::DenseMap<mlir::Type, Reshards> reshards;
+  llvm::DenseMap<std::pair<mlir::Type, mlir::Attribute>, int64_t> bytes; ///< of a device's part
+  llvm::DenseMap<mlir::Attribute, std::unique_ptr<const dist::Sharding>> shardings; ///< as values
+  /// By type, whether it is declared, and both lists of shardings: the cost of every pair of them,
+  /// row-major.
+  llvm::StringMap<std::vector<solver::Cost>> tables;
+};
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_SHARD_SPLITPRICES_H

@@ -1,0 +1,82 @@
+//===- SplitTables.cpp - a choice of splits as the solver's problem -------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/shard/SplitProblem.h"
+
+#include <unordered_map>
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::dist;
+
+void SplitProblem::fillCosts(const Link &link, unsigned first, unsigned second,
+                             std::span<solver::Cost> costs) const {
+  size_t rows = nodes[first].costs.size(), columns = nodes[second].costs.size();
+  for (const Use &use : link.uses) {
+    // A table's rows are of the node that makes the tensor.
+    const Column &makes = nodes[use.from].tensors[use.fromTensor];
+    const Column &needs = nodes[use.to].tensors[use.toTensor];
+    size_t width = needs.shardings.size();
+    bool isSwapped = use.from > use.to;
+    size_t rowStep = isSwapped ? 1 : width, columnStep = isSwapped ? width : 1;
+    const Column &ofRows = isSwapped ? needs : makes, &ofColumns = isSwapped ? makes : needs;
+    auto add = [&](const Table &table, solver::Cost times) {
+      for (size_t i = 0; i < rows; ++i) {
+        const solver::Cost *row = table.data() + ofRows.of[i] * rowStep;
+        solver::Cost *to = costs.data() + i * columns;
+        for (size_t j = 0; j < columns; ++j)
+          to[j] = std::min(solver::infiniteCost, to[j] + times * row[ofColumns.of[j] * columnStep]);
+      }
+    };
+    add(*use.reshards, 1);
+    if (!use.transfers.empty())
+      add(use.transfers, 2);
+  }
+}
+
+/// All that fillCosts looks at; the tables by their places.
+std::string SplitProblem::describeCosts(const Link &link) const {
+  std::string text;
+  auto add = [&](const auto &values) {
+    size_t count = values.size();
+    text.append(reinterpret_cast<const char *>(&count), sizeof count);
+    text.append(reinterpret_cast<const char *>(values.data()), count * sizeof(*values.data()));
+  };
+  for (const Use &use : link.uses) {
+    text.append(reinterpret_cast<const char *>(&use.reshards), sizeof use.reshards);
+    text += use.from > use.to ? '>' : '<';
+    add(use.transfers);
+    add(nodes[use.from].tensors[use.fromTensor].of);
+    add(nodes[use.to].tensors[use.toTensor].of);
+  }
+  return text;
+}
+
+solver::Problem SplitProblem::makeProblem(int64_t memoryBytes) const {
+  solver::Problem problem;
+  auto last = static_cast<int64_t>(times.size());
+  for (const Node &node : nodes) {
+    bool counts = memoryBytes > 0 && !node.usages.empty();
+    problem.intervals.push_back(
+        counts ? solver::Interval{node.interval.begin, std::min(node.interval.end, last)}
+               : solver::Interval{0, 0});
+    problem.costs.addRow(node.costs);
+    problem.usages.addRow(counts ? node.usages : std::vector<int64_t>(node.costs.size()));
+  }
+  problem.usageLimit = memoryBytes;
+  problem.edges.reserve(edges.size());
+  std::unordered_map<std::string, size_t> rows; // by what they are made of: layers share theirs
+  for (const auto &[ends, link] : edges) {
+    auto [row, isNew] = rows.try_emplace(describeCosts(link), problem.edges.size());
+    problem.edges.push_back({ends.first, ends.second});
+    if (!isNew)
+      problem.edgeCosts.repeatRow(row->second);
+    else
+      fillCosts(link, ends.first, ends.second,
+                problem.edgeCosts.addRow(nodes[ends.first].costs.size() *
+                                         nodes[ends.second].costs.size()));
+  }
+  return problem;
+}
