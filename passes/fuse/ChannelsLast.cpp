@@ -239,8 +239,8 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
     RankedTensorType type = getType(op.getOutput());
     int64_t rank = type.getRank();
     SmallVector<int64_t> first = getFirstOrder(rank), last = getLastOrder(rank);
-    auto sources = llvm::map_to_vector(
-        op.getInputs(), [&](Value input) { return matchTranspose(input, first); });
+    auto sources = llvm::map_to_vector(op.getInputs(),
+                                       [&](Value input) { return matchTranspose(input, first); });
     if (!llvm::all_of(sources, [](Value source) { return source != nullptr; }))
       return;
     OpBuilder builder(op);
