@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/shard/SplitProblem.h"
 
+#include <span>
 #include <unordered_map>
 
 using namespace mlir;
@@ -42,10 +43,12 @@ std::string SplitProblem::describeCosts(const Link &link) const {
   auto add = [&](const auto &values) {
     size_t count = values.size();
     text.append(reinterpret_cast<const char *>(&count), sizeof count);
-    text.append(reinterpret_cast<const char *>(values.data()), count * sizeof(*values.data()));
+    auto bytes = std::as_bytes(std::span(values));
+    text.append(reinterpret_cast<const char *>(bytes.data()), bytes.size());
   };
   for (const Use &use : link.uses) {
-    text.append(reinterpret_cast<const char *>(&use.reshards), sizeof use.reshards);
+    auto place = reinterpret_cast<uintptr_t>(use.reshards);
+    text.append(reinterpret_cast<const char *>(&place), sizeof place);
     text += use.from > use.to ? '>' : '<';
     add(use.transfers);
     add(nodes[use.from].tensors[use.fromTensor].of);

@@ -171,7 +171,7 @@ public:
     nb::dict result;
     for (int32_t i = 0; i < gridloom_session_num_outputs(session.get()); ++i) {
       const char *name = gridloom_session_output_name(session.get(), i);
-      gridloom_tensor tensor = {};
+      gridloom_tensor tensor = {GRIDLOOM_F32, 0, nullptr, nullptr};
       std::unique_ptr<gridloom_memory, MemoryDeleter> memory;
       callUnlocked([&] {
         gridloom_memory *taken = nullptr;
@@ -201,7 +201,7 @@ public:
   nb::list states() {
     nb::list result;
     for (int32_t i = 0; i < gridloom_plan_num_states(plan.get()); ++i) {
-      gridloom_argument state = {};
+      gridloom_argument state = {nullptr, GRIDLOOM_F32, 0, nullptr};
       check(gridloom_plan_state(plan.get(), i, &state));
       std::vector<int64_t> shape(state.shape, state.shape + state.rank);
       const char *role = gridloom_plan_state_role(plan.get(), i);
@@ -212,7 +212,7 @@ public:
 
   /// A state as (type, shape, bytes), copied; None where another process has it.
   nb::object getState(const std::string &name) {
-    gridloom_tensor tensor = {};
+    gridloom_tensor tensor = {GRIDLOOM_F32, 0, nullptr, nullptr};
     callUnlocked([&] { return gridloom_session_get_state(session.get(), name.c_str(), &tensor); });
     return tensor.data ? nb::object(copy(tensor)) : nb::none();
   }

@@ -61,15 +61,19 @@ struct HostPool::State {
       return;
     std::lock_guard lock(mutex);
     usedBytes -= size;
-    if (!isClosed && usedBytes + keptBytes + size <= mostUsed) {
-      try {
-        kept.emplace(size, memory);
-        keptBytes += size;
-        return;
-      } catch (const std::bad_alloc &) {
-      }
+    bool isWanted = !isClosed && usedBytes + keptBytes + size <= mostUsed;
+    if (!isWanted || !keep(size, memory))
+      std::free(memory);
+  }
+
+  bool keep(size_t size, void *memory) {
+    try {
+      kept.emplace(size, memory);
+      keptBytes += size;
+      return true;
+    } catch (const std::bad_alloc &) {
+      return false;
     }
-    std::free(memory);
   }
 };
 

@@ -38,6 +38,7 @@ void CheckpointWriter::prepare(const std::map<std::string, Checkpoint::Wanted> &
       }
     } catch (const Error &) {
       // The checkpoint itself will say so, if the memory is still missing then.
+      spare.clear();
     }
   });
 }
