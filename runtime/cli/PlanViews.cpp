@@ -287,6 +287,17 @@ Document gridloom::rt::makeKernels(const Plan &plan) {
   return document;
 }
 
+/// The shape of a weight before it is cut, as the model or the stage's prologue has it.
+static std::string describeWhole(const schema::Stage &stage, const std::string &name,
+                                 const WeightInfo *info) {
+  if (info)
+    return formatShape(info->shape);
+  for (const schema::Derived &tensor : stage.derived())
+    if (tensor.name() == name)
+      return shapeText(tensor.shape());
+  return "";
+}
+
 Document gridloom::rt::makeWeights(const Plan &plan) {
   Document document;
   document.addTable("weights", {"stage", "name", "type", "shape", "local_shape", "sharding",
@@ -295,9 +306,9 @@ Document gridloom::rt::makeWeights(const Plan &plan) {
     for (const schema::Weight &weight : plan.getStage(number).weights()) {
       const WeightInfo *info = plan.findWeight(weight.name());
       document.addRow({number, weight.name(), typeText(weight.type()),
-                       info ? formatShape(info->shape) : "", shapeText(weight.shape()),
-                       formatSharding(weight.sharding()), weight.row_pad(),
-                       bytesCell(weight.bytes()),
+                       describeWhole(plan.getStage(number), weight.name(), info),
+                       shapeText(weight.shape()), formatSharding(weight.sharding()),
+                       weight.row_pad(), bytesCell(weight.bytes()),
                        !info                ? "derived"
                        : info->file.empty() ? "model"
                                             : info->file});
