@@ -95,11 +95,7 @@ private:
         continue;
       }
       // A derived tensor is made of weights alone.
-      IRMapping inner;
-      Block &body = source.getBody().front();
-      for (Operation &each : body.without_terminator())
-        builder.clone(each, inner);
-      mapping.map(weight.getOutput(), inner.lookup(body.getTerminator()->getOperand(0)));
+      mapping.map(weight.getOutput(), readWhole(builder, source));
     }
     loom::YieldOp::create(builder, root->getLoc(), mapping.lookup(root->getResult(0)));
     return derived;

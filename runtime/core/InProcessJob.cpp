@@ -240,8 +240,9 @@ Session &InProcessJob::Impl::get(int rank) const {
 InProcessJob::InProcessJob(std::shared_ptr<const Plan> plan, InProcessOptions options)
     : impl(std::make_unique<Impl>(std::move(plan), std::move(options))) {}
 InProcessJob::~InProcessJob() {
-  if (impl->origin.isForked()) [[maybe_unused]]
-    Impl *left = impl.release(); // its threads are not here to be joined
+  [[maybe_unused]] Impl *left = nullptr;
+  if (impl->origin.isForked())
+    left = impl.release(); // its threads are not here to be joined
 }
 
 const Plan &InProcessJob::getPlan() const { return *impl->plan; }

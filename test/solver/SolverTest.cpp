@@ -120,7 +120,6 @@ TEST(Search, TheResultOfAWorkDoesNotDependOnThreads) {
   }
 }
 
-/// Folding alone, checked by enumerating what it leaves.
 /// Layers in a ring, each with a path and a shortcut to the next one; their tables are one row
 /// each, or rows of their own.
 static Problem makeLayers(size_t count, bool isShared) {
@@ -165,6 +164,7 @@ TEST(Folding, KeepsTheOptimumOfLayersThatShareTables) {
   }
 }
 
+/// Folding alone, checked by enumerating what it leaves.
 TEST(Folding, KeepsTheOptimum) {
   size_t before = 0, after = 0;
   for (uint64_t seed = 1000; seed < 1200; ++seed) {

@@ -16,7 +16,6 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/ExecutionEngine/OptUtils.h"
-#include "mlir/IR/Threading.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
@@ -225,16 +224,9 @@ FailureOr<CompiledKernels> gridloom::codegen::compileCpuKernels(ModuleOp module,
   if (failed(lowerToLlvmDialect(*work, machine->getMCSubtargetInfo()->checkFeatures("+fma"))))
     return failure();
   result.kernels = std::move(*infos);
-  // Each has a copy: translation changes what it reads.
-  OwningOpRef<ModuleOp> copy = options.wideArch.empty() ? nullptr : work->clone();
-  SmallVector<std::tuple<ModuleOp, StringRef, std::string *>> jobs{
-      {*work, options.arch, &result.sharedObject}};
-  if (copy)
-    jobs.emplace_back(*copy, options.wideArch, &result.wideObject);
-  if (failed(failableParallelForEach(module.getContext(), jobs, [](auto &job) {
-        auto [code, arch, to] = job;
-        return compileAndLink(code, arch, *to);
-      })))
+  if (failed(compileAndLink(*work, options.arch, result.sharedObject)) ||
+      (!options.wideArch.empty() &&
+       failed(compileAndLink(*work, options.wideArch, result.wideObject))))
     return failure();
   return result;
 }
