@@ -12,6 +12,7 @@
 #define GRIDLOOM_COMPILER_CODEGEN_CODEGEN_H
 
 #include "dialects/plan/Plan.h"
+#include "support/CpuLevels.h"
 
 #include "mlir/IR/BuiltinOps.h"
 
@@ -39,7 +40,7 @@ struct KernelInfo {
 
 struct CpuOptions {
   /// The least processor that runs the kernels, by LLVM's name.
-  std::string arch = "x86-64-v3";
+  std::string arch{kDefaultCpuLevel};
   /// A processor of the same family with wider registers; empty: no second object.
   std::string wideArch;
 };

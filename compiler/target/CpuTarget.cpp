@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/target/KernelFiles.h"
 #include "compiler/target/Target.h"
+#include "support/CpuLevels.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -27,11 +28,8 @@ public:
 
 } // namespace
 
-/// Processors of level 3 have registers of 256 bits, those of level 4 of 512.
-static std::string getWideArch(StringRef arch) { return arch == "x86-64-v3" ? "x86-64-v4" : ""; }
-
 LogicalResult CpuTarget::emitKernels(ModuleOp module, KernelFiles &kernels) const {
-  std::string wideArch = getWideArch(getTraits().arch);
+  std::string wideArch = getWideCpuLevel(getTraits().arch);
   FailureOr<codegen::CompiledKernels> compiled =
       codegen::compileCpuKernels(module, {getTraits().arch, wideArch});
   if (failed(compiled))

@@ -10,13 +10,15 @@
 #ifndef GRIDLOOM_COMPILER_TARGET_TARGETOPTIONS_H
 #define GRIDLOOM_COMPILER_TARGET_TARGETOPTIONS_H
 
+#include "support/CpuLevels.h"
+
 #include <string>
 
 namespace gridloom {
 
 struct TargetOptions {
-  std::string name = "cpu";          ///< one of listTargets()
-  std::string cpuArch = "x86-64-v3"; ///< the CPU, as LLVM names it
+  std::string name = "cpu";              ///< one of listTargets()
+  std::string cpuArch{kDefaultCpuLevel}; ///< the CPU, as LLVM names it
   std::string toolkit = {}; ///< CUDA toolkit folder; empty: $CUDA_HOME, else /usr/local/cuda
   bool cudnn = true;        ///< convolutions and attention of GPUs are cuDNN's
 };

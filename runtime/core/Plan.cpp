@@ -342,7 +342,7 @@ void PlanReader::readHeader(const Node &root) {
     fail("target.kind is '" + plan->targetKind + "'; this runtime knows " + listDeviceKinds());
   if (std::string obstacle = plan->deviceKind->findObstacle(plan->targetArch);
       options.requireTarget && !obstacle.empty())
-    fail("is for " + obstacle + "; compile with another --target");
+    fail(obstacle);
 }
 
 void PlanReader::readModel(const Node &root) {

@@ -49,8 +49,9 @@ public:
   virtual std::string getPlural() const = 0;
   /// Further features that its plans may require, as manifests spell them: "cudnn".
   virtual std::vector<std::string> getFeatures() const { return {}; }
-  /// Why this machine cannot run code for `arch`, e.g. "x86-64-v4"; empty where it can, or where
-  /// only an open device knows (Device::checkTarget).
+  /// Why this machine cannot run a plan for `arch`, e.g. "x86-64-v4", and the remedy, as a phrase
+  /// whose subject is the plan; empty where it can, or where only an open device knows
+  /// (Device::checkTarget).
   virtual std::string findObstacle(const std::string &arch) const { return ""; }
 
   /// A machine has several, which `--device` chooses among.

@@ -35,9 +35,11 @@ TEST(DeviceRegistryTest, EveryTransportJoinsAKindOfDeviceAndEveryKindHasOne) {
 
 TEST(DeviceRegistryTest, CpuKnowsItsLevels) {
   const DeviceKind &cpu = *findDeviceKind("cpu");
-  EXPECT_EQ(cpu.findObstacle("x86-64-v9"), "cpu level x86-64-v9, which this machine lacks");
   DeviceInventory inventory = cpu.takeInventory();
   ASSERT_EQ(inventory.devices.size(), 1u);
+  EXPECT_EQ(cpu.findObstacle("x86-64-v9"),
+            "is for cpu level x86-64-v9, which this machine lacks; compile with --cpu-arch " +
+                inventory.devices[0].level);
   EXPECT_EQ(cpu.findObstacle(inventory.devices[0].level), "");
   EXPECT_GT(inventory.devices[0].bytes, 0u);
   EXPECT_EQ(cpu.create({.threads = 1})->getKind(), "cpu");
@@ -53,13 +55,17 @@ TEST(DeviceRegistryTest, TheEnvironmentLowersTheLevelAndChoosesKernels) {
   std::string level = cpu.takeInventory().devices[0].level;
   std::vector<std::string> libraries = cpu.create({.threads = 1})->listLibraries("cpu.so");
   std::string obstacle = cpu.findObstacle("x86-64-v2");
+  setenv("GRIDLOOM_CPU_LEVEL", "v3", 1);
+  std::string unknown = cpu.findObstacle("x86-64");
   unsetenv("GRIDLOOM_CPU_LEVEL");
   if (!highest.starts_with("x86-64"))
     GTEST_SKIP() << "this CPU is " << highest;
   EXPECT_EQ(level, "x86-64");
   EXPECT_EQ(libraries, (std::vector<std::string>{"cpu.x86-64.so", "cpu.so"}));
-  EXPECT_EQ(obstacle,
-            "cpu level x86-64-v2, which this machine lacks with GRIDLOOM_CPU_LEVEL=x86-64");
+  EXPECT_EQ(obstacle, "is for cpu level x86-64-v2, above GRIDLOOM_CPU_LEVEL=x86-64; compile with "
+                      "--cpu-arch x86-64");
+  EXPECT_EQ(unknown, "cannot run with GRIDLOOM_CPU_LEVEL=v3; unset it, or set x86-64, x86-64-v2, "
+                     "x86-64-v3 or x86-64-v4");
 }
 
 TEST(DeviceRegistryTest, PlacementNamesTheKindsOfAPlanAndATransport) {

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/cpu/CpuLowering.h"
 #include "compiler/codegen/cpu/CpuEmitter.h"
+#include "support/CpuLevels.h"
 
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -140,7 +141,7 @@ static std::unique_ptr<llvm::TargetMachine> makeTarget(StringRef arch, std::stri
     return nullptr;
   std::unique_ptr<llvm::MCSubtargetInfo> processors(target->createMCSubtargetInfo(triple, "", ""));
   if (!processors->isCPUStringValid(arch)) {
-    error = ("unknown CPU '" + arch + "'; use x86-64-v2, x86-64-v3 or x86-64-v4").str();
+    error = ("unknown CPU '" + arch + "'; use " + listCpuLevels()).str();
     return nullptr;
   }
   return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(

@@ -6,6 +6,7 @@
 #include "runtime/device/Registry.h"
 #include "runtime/device/cpu/CpuLevel.h"
 #include "runtime/device/cpu/ThreadPool.h"
+#include "support/CpuLevels.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -34,11 +35,17 @@ public:
   std::string getName() const override { return "cpu"; }
   std::string getPlural() const override { return "CPU ranks"; }
   std::string findObstacle(const std::string &arch) const override {
+    const char *text = std::getenv("GRIDLOOM_CPU_LEVEL");
+    std::string limit = text ? text : "";
+    if (!limit.empty() && findCpuLevel(limit) < 0)
+      return "cannot run with GRIDLOOM_CPU_LEVEL=" + limit + "; unset it, or set " +
+             listCpuLevels();
     if (hasCpuLevel(arch))
       return "";
-    const char *limit = std::getenv("GRIDLOOM_CPU_LEVEL");
-    return "cpu level " + arch + ", which this machine lacks" +
-           (limit ? " with GRIDLOOM_CPU_LEVEL=" + std::string(limit) : "");
+    bool isLimited = !limit.empty() && findCpuLevel(limit) < findCpuLevel(arch);
+    return "is for cpu level " + arch + ", " +
+           (isLimited ? "above GRIDLOOM_CPU_LEVEL=" + limit : "which this machine lacks") +
+           "; compile with --cpu-arch " + getCpuLevel();
   }
   bool hasThreads() const override { return true; }
   std::unique_ptr<Device> create(const DeviceRequest &request) const override {

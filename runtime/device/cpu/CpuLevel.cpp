@@ -5,20 +5,15 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/device/cpu/CpuLevel.h"
 
+#include "support/CpuLevels.h"
+
 #include <algorithm>
 #include <cstdlib>
-#include <iterator>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 
 #ifdef __x86_64__
-static constexpr const char *levels[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
-
-static int findLevel(const std::string &arch) {
-  auto found = std::find(std::begin(levels), std::end(levels), arch);
-  return found == std::end(levels) ? -1 : int(found - std::begin(levels));
-}
-
 static int findHighest() {
   __builtin_cpu_init();
   int highest = __builtin_cpu_supports("x86-64-v4")   ? 3
@@ -26,14 +21,14 @@ static int findHighest() {
                 : __builtin_cpu_supports("x86-64-v2") ? 1
                                                       : 0;
   const char *limit = std::getenv("GRIDLOOM_CPU_LEVEL");
-  int allowed = limit ? findLevel(limit) : -1;
+  int allowed = limit ? findCpuLevel(limit) : -1;
   return allowed < 0 ? highest : std::min(highest, allowed);
 }
 
-std::string gridloom::rt::getCpuLevel() { return levels[findHighest()]; }
+std::string gridloom::rt::getCpuLevel() { return std::string(kCpuLevels[findHighest()]); }
 
 bool gridloom::rt::hasCpuLevel(const std::string &arch) {
-  int level = findLevel(arch);
+  int level = findCpuLevel(arch);
   return level >= 0 && level <= findHighest();
 }
 #elif defined(__aarch64__)

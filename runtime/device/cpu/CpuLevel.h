@@ -11,7 +11,7 @@
 namespace gridloom::rt {
 
 /// The highest level of the x86-64 psABI that this CPU has, as "x86-64-v3", but none above
-/// $GRIDLOOM_CPU_LEVEL, where that names one; "aarch64" and "unknown" for others.
+/// $GRIDLOOM_CPU_LEVEL where that is set to a level; "aarch64" and "unknown" for others.
 std::string getCpuLevel();
 
 /// Whether this CPU runs code for `arch`.
