@@ -61,6 +61,34 @@ static double getCutSeconds(RankedTensorType type, const Sharding &from, const S
   return seconds;
 }
 
+/// Whether equal parts of a dimension are more than it holds.
+static bool isPadded(int64_t size, const Sharding::Dim &dim, const Mesh &mesh) {
+  int64_t parts = mesh.getSize(dim.axes);
+  return parts > 1 && size % (parts * dim.granule) != 0;
+}
+
+/// The time of a kernel that pads `from`, or cuts the padding of what was gathered.
+static double getPaddingSeconds(RankedTensorType local, const Mesh &mesh) {
+  cluster::Work copy;
+  copy.readBytes = copy.writtenBytes = static_cast<double>(loom::getByteSize(local));
+  return cluster::getComputeSeconds(mesh.getMachine(), copy);
+}
+
+/// The time to cut the padding of dimensions that are gathered. In the outermost one it stays
+/// behind what is read.
+static double getTrimSeconds(RankedTensorType type, const Sharding &from, const Sharding &to,
+                             const Mesh &mesh) {
+  RankedTensorType gathered = getLocalType(type, to, mesh);
+  double seconds = 0;
+  for (auto [dim, size, have, want] : llvm::enumerate(type.getShape(), from.dims, to.dims)) {
+    bool isInner =
+        llvm::any_of(gathered.getShape().take_front(dim), [](int64_t outer) { return outer != 1; });
+    if (want.axes.empty() && isInner && isPadded(size, have, mesh))
+      seconds += getPaddingSeconds(gathered, mesh);
+  }
+  return seconds;
+}
+
 ReshardCost gridloom::getReshardCost(RankedTensorType type, const Sharding &from,
                                      const Sharding &to, const Mesh &mesh) {
   ReshardCost cost;
@@ -78,6 +106,8 @@ ReshardCost gridloom::getReshardCost(RankedTensorType type, const Sharding &from
     cost.seconds += mesh.getSeconds(cluster::Collective::ReduceScatter,
                                     static_cast<double>(loom::getByteSize(local)), parts);
     cost.order += getOrderSeconds(local, dim, mesh);
+    if (reduced.dims[dim].axes.empty() && isPadded(type.getDimSize(dim), to.dims[dim], mesh))
+      cost.cuts += getPaddingSeconds(local, mesh);
     llvm::erase_if(reduced.unreduced,
                    [&](StringAttr axis) { return llvm::is_contained(parts, axis); });
     reduced.dims[dim] = to.dims[dim];
@@ -91,7 +121,7 @@ ReshardCost gridloom::getReshardCost(RankedTensorType type, const Sharding &from
   MoveCost move = getMoveCost(type, reduced, to, mesh);
   cost.seconds += move.seconds;
   cost.order += move.copySeconds;
-  cost.cuts = getCutSeconds(type, reduced, to, mesh);
+  cost.cuts += getCutSeconds(type, reduced, to, mesh) + getTrimSeconds(type, reduced, to, mesh);
   return cost;
 }
 
