@@ -28,13 +28,15 @@ HEADER = """\
 *Written by `scripts/onnx_support.py` from a run of the node tests of onnx {version}; `scripts/onnx_support.py --check` runs them
 again and compares.*
 
-Every test is compiled and run on 1, 2 and 4 ranks; on several, inputs and weights are split at random (`--strategy
-random:SEED`) and what follows from that is left to propagation. No test is interpreted. Operands that give shapes, such as the
-second of Reshape, are graph inputs in these tests and become initializers, with which exporters write them.
+This page shows which ONNX operators compile and run, counted in ONNX's node tests, and which do not, and why.
 
-A sample of what passes here is also compiled for `cuda:sm_90` and run on 1 and 2 fake GPUs that interpret the plan's PTX and
-complain of races, accesses outside of buffers and the like: see `test/onnx/test_suite_cuda.py`, which with `--full` takes all
-in random order, as many as it has time for.
+Every test is compiled and run on 1, 2 and 4 ranks. On several ranks, inputs and weights are split at random (`--strategy
+random:SEED`), and propagation splits the rest. No test is interpreted. Operands that give shapes, such as the second of Reshape, are
+graph inputs in these tests; they are turned into initializers, as exporters write them.
+
+A sample of the tests that pass here is also compiled for `cuda:sm_90` and run on 1 and 2 fake GPUs, which interpret the plan's PTX and
+report races, accesses outside of buffers and the like (`test/onnx/test_suite_cuda.py`; with `--full` all tests in random order, as many as
+there is time for).
 
 {summary}
 
@@ -42,15 +44,15 @@ in random order, as many as it has time for.
 |---|---|---|---|---|
 {classes}
 
-`core` is tensors in, tensors out, without control flow, random numbers, losses and types below 8 bits.
+`core` tests have tensors as inputs and outputs, without control flow, random numbers, losses and types below 8 bits.
 
 ## By operator
 
-Expanded tests (an operator written as its ONNX function) count for their operator. Opsets are those of the tests; the importer
-takes every version from 7 on, and from 1 on that of operators that did not change until 7.
+Expanded tests (an operator written as its ONNX function) count for their operator. Opsets are those of the tests. The importer accepts
+every version from 7 on, and versions from 1 on of operators that did not change until 7.
 
 Numbers of fewer than 8 bits (INT4, UINT4, INT2, UINT2, FLOAT4E2M1) are moved and converted, as ONNX defines it. Initializers stay
-packed; elsewhere, inputs and outputs of programs included, each number is a byte: int8, uint8 or float8_e4m3fn.
+packed. Elsewhere, also in inputs and outputs of programs, each number is a byte: int8, uint8 or float8_e4m3fn.
 
 | operator | opsets | tests | pass on 1 rank | on 2 | on 4 |
 |---|---|---|---|---|---|
@@ -58,42 +60,42 @@ packed; elsewhere, inputs and outputs of programs included, each number is a byt
 
 ## Lengths that depend on data
 
-Shapes are fixed when a model is compiled. Where the length of a dimension depends on data (NonMaxSuppression, NonZero, Unique,
-Compress), the tensor has room for as many elements as there can be: all there are in the operand, or of boxes batches times classes
-times `max_output_boxes_per_class`, which must be a constant. The first elements are ONNX's; what follows is padding, of which
-nothing is promised but that indices are those of some element. For every such dimension D of an output NAME the program has one more
-output, `NAME.dimD`: how many elements count, as one int64. `gridloom.backend` trims by it, and so do the tests counted here.
+Shapes are fixed when a model is compiled. If the length of a dimension depends on data (NonMaxSuppression, NonZero, Unique,
+Compress), the tensor has room for the most elements that there can be: as many as the operand has, or for boxes batches times classes
+times `max_output_boxes_per_class`, which must be a constant. The first elements are ONNX's result. The rest is padding, with arbitrary
+values, except that indices there are those of some element. For every such dimension D of an output NAME the program has one more
+output, `NAME.dimD`: the number of valid elements, as one int64. `gridloom.backend` trims outputs to it, and so do the tests counted here.
 
-Elementwise operators carry such a length on, and so do those that leave the dimension as it is: Gather and GatherND by these indices,
-Transpose, Reshape, Squeeze, Unsqueeze, Concat, Slice, reductions and products along other dimensions; Shape and Size give the true
-length. Whatever needs to know the length (a reduction along it, TopK, a branch or loop that reads it) is refused with the operator's
-name: end the model before it and do the rest outside.
+Elementwise operators pass such a length on. So do operators that leave the dimension as it is: Gather and GatherND by these indices,
+Transpose, Reshape, Squeeze, Unsqueeze, Concat, Slice, and reductions and products along other dimensions. Shape and Size give the true
+length. An operator that needs the length (a reduction along it, TopK, a branch or loop that reads it) is refused by name: end the model
+before it and compute the rest outside.
 
-Sequences and what is optional must be known when the model is imported: positions are constants, loops that carry a sequence can be
-unrolled. Inputs and outputs are tensors.
+Sequences and optional values must be known when the model is imported: positions must be constants, and loops that carry a sequence must be
+unrolled. Inputs and outputs must be tensors.
 
 ## ai.onnx.preview.training
 
-Adagrad, Adam and Momentum, each of any number of tensors, and Gradient, whose two tests are not node tests (`test/onnx/test_training_operators.py`
-runs them). Gradient differentiates the part of the graph between `xs`, `zs` and `y` at the values of its operands, also where they are
-others than the graph's; tensors of `xs` that `y` does not depend on get zeros. Refused are initializers of one element in `xs`, which are
-constants of a program, and loops and branches between `xs` and `y`.
+Supported are Adagrad, Adam and Momentum, each with any number of tensors, and Gradient. Gradient's two tests are not node tests;
+`test/onnx/test_training_operators.py` runs them. Gradient differentiates the part of the graph between `xs`, `zs` and `y` at the values of its
+operands, also if these differ from the graph's. Tensors of `xs` that `y` does not depend on get zeros. Initializers of one element in
+`xs`, which are constants of a program, and loops and branches between `xs` and `y` are refused.
 
 ## com.microsoft
 
-What ONNX Runtime's optimizers and quantizers write, besides ONNX's own operators: {contrib}.
+Supported are the operators that ONNX Runtime's optimizers and quantizers write in addition to ONNX's own: {contrib}.
 
-`test/onnx/test_ort_tools.py` runs the tools (`quantize_dynamic`, `quantize_static`, `MatMulNBitsQuantizer`,
-`onnxruntime.transformers.optimizer`, sessions that save their model) on models of the zoo and compares with ONNX Runtime. Models saved
-with ORT_ENABLE_ALL may hold convolutions in a layout for one processor (`com.microsoft.nchwc`), which are refused.
+`test/onnx/test_ort_tools.py` runs these tools (`quantize_dynamic`, `quantize_static`, `MatMulNBitsQuantizer`,
+`onnxruntime.transformers.optimizer`, sessions that save their model) on models of the zoo and compares the results with ONNX Runtime. Models
+saved with ORT_ENABLE_ALL may hold convolutions in a layout for one processor (`com.microsoft.nchwc`); these are refused.
 
 ## Not supported
 
-Operators with tests of which none passes: {missing}.
+Operators whose tests all fail: {missing}.
 
-Imported, but in node tests only with sequences as inputs or outputs, which are refused: {sequences}.
+Operators that are imported, but whose node tests have sequences as inputs or outputs, which are refused: {sequences}.
 
-Why the {failing} tests fail that do ([`failing.txt`](../test/onnx/failing.txt) names each; what is in quotes differs):
+Why {failing} tests fail ([`failing.txt`](../test/onnx/failing.txt) names each; the text in quotes differs):
 
 | tests | reason |
 |---|---|
