@@ -156,7 +156,7 @@ static void addTrainOptions(CLI::App &verb, CompileOptions &all) {
       ->type_name("A=B")
       ->allow_extra_args(false);
   verb.add_option("--init", options.inits,
-                  std::string("what some weights begin with, in place of the model's values: ") +
+                  std::string("what some weights begin with, instead of the model's values: ") +
                       train::kInitGrammar)
       ->type_name("PATTERN: DISTRIBUTION")
       ->allow_extra_args(false);
@@ -311,7 +311,7 @@ static CLI::App *addSimulate(CLI::App &app, SimulateOptions &options, OutcomeOpt
                    "a plan's folder, or a dump (.mlir) of the phase schedule or allocate")
       ->required();
   verb->add_option("--cluster", options.cluster,
-                   "devices and links in place of those it was compiled for: a file "
+                   "devices and links instead of those it was compiled for: a file "
                    "(docs/clusters.md), or " +
                        cluster::joinNames(cluster::listPresets()) +
                        ", with xN behind it for N hosts")

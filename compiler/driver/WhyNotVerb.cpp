@@ -80,13 +80,13 @@ static std::string judge(const PlannedAgain &plan, const Trial &trial) {
   return std::string(change > 0 ? "slower (+" : "faster (") + percent + ")";
 }
 
-/// "slower (+12 %): 12.31 ms in place of 10.99 ms"
+/// "slower (+12 %): 12.31 ms instead of 10.99 ms"
 static std::string judgeInFull(const PlannedAgain &plan, const Trial &trial) {
   double now = plan.getCosts().getStepMs(), change = getChange(plan, trial);
   std::string text = judge(plan, trial);
   return text + (trial.isSame  ? ""
                  : change == 0 ? ": " + timeText(now)
-                               : ": " + timeText(now + change) + " in place of " + timeText(now));
+                               : ": " + timeText(now + change) + " instead of " + timeText(now));
 }
 
 static int explainPin(const PlannedAgain &plan, const WhyNotOptions &options) {
@@ -100,9 +100,9 @@ static int explainPin(const PlannedAgain &plan, const WhyNotOptions &options) {
     document.addField("stopped", trial.stopped);
   document.addField("strategy", trial.strategy);
   if (trial.strategy != plan.getStrategy())
-    document.addField("in_place_of", plan.getStrategy());
+    document.addField("instead_of", plan.getStrategy());
   if (trial.devices != plan.getDevices())
-    document.addField("devices", std::to_string(trial.devices) + " in place of " +
+    document.addField("devices", std::to_string(trial.devices) + " instead of " +
                                      std::to_string(plan.getDevices()));
   if (options.format.isJson()) {
     document.addField("plan_ms", plan.getCosts().getStepMs());

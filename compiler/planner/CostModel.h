@@ -23,8 +23,8 @@ struct Estimate {
 };
 
 /// Estimates every specialisation of a partitioned module on the machine that it is split for:
-/// operations and communication one after another, pipelines by (m + p - 1) steps of the slowest
-/// stage.
+/// operations and communication one after another. A pipeline takes one micro-batch through all
+/// stages and m - 1 times its slowest stage.
 std::vector<Estimate> estimate(mlir::ModuleOp module);
 
 } // namespace gridloom

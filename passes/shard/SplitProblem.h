@@ -74,7 +74,8 @@ public:
   /// The axes that split any value.
   llvm::DenseSet<mlir::StringAttr> getUsedAxes() const;
 
-  /// The seconds of all functions together, each by (m + p - 1) steps of its slowest stage.
+  /// The seconds of all functions together, each by one micro-batch through all stages
+  /// and m - 1 times its slowest one.
   double getStepSeconds(const solver::Assignment &assignment) const;
   /// No assignment takes fewer seconds if none costs less than `cost`: the slowest of p stages
   /// takes at least the p-th part of all.

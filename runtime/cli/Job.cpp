@@ -70,8 +70,8 @@ void gridloom::rt::addPlanOptions(CLI::App &verb, JobSettings &settings) {
                   "weights of another .onnx or .safetensors file of the same model, or of a "
                   "checkpoint's folder");
   verb.add_flag("--autotune", settings.autotune,
-                "measure which of cuBLASLt's algorithms are fastest, keep them in PLAN/autotune; "
-                "they are used from the next load on");
+                "measure which of cuBLASLt's algorithms and cuDNN's engines are fastest, keep them "
+                "in PLAN/autotune; they are used from the next load on");
   verb.add_flag("--check-indices", settings.checkIndices,
                 "refuse inputs with indices out of range, as ONNX does; default: such an index "
                 "takes the nearest one, or zeros where the table is split. Indices that the "

@@ -190,7 +190,7 @@ static void addRunOptions(CLI::App &verb, TrainSettings &settings) {
                   "seed of the samples' order, and of random inputs; default: 0, or the "
                   "checkpoint's. Weights that compile --init draws have --init-seed");
   verb.add_option("--init-seed", settings.initSeed,
-                  "seed of the weights that compile --init draws, in place of compile --seed");
+                  "seed of the weights that compile --init draws, instead of compile --seed");
   verb.add_option("--lr", settings.learningRate, "learning rate; default: the plan's")
       ->check(numberWithin(0, 1e6));
   verb.add_option("--lr-schedule", training.schedule,

@@ -164,8 +164,8 @@ typedef struct gridloom_session_options {
   /* a name of `gridloom run --transport`: "local", "nccl", "loopback" (see its --help);
      NULL: by the plan's target */
   const char *transport;
-  /* not 0: measure which of cuBLASLt's algorithms are fastest and keep them in the plan's folder
-     autotune, for sessions made later */
+  /* not 0: measure which of cuBLASLt's algorithms and cuDNN's engines are fastest and keep them
+     in the plan's folder autotune, for sessions made later */
   uint32_t autotune;
   /* not 0: submit steps one by one, not captured; on GPUs, not as CUDA graphs */
   uint32_t no_graphs;

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <unistd.h>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 
 namespace gridloom::rt {
