@@ -160,6 +160,8 @@ struct Emitter {
   }
 
   /// Narrow and unsigned integers wrap as they do in the reference: by way of a wider signed one.
+  /// Only signed conversions are used: on what does not fit (NaN, infinities) these give the same
+  /// bits on all levels of x86-64, and conversions to unsigned integers do not.
   Value truncateToInteger(Value value, Type to, bool isUnsigned) {
     unsigned bits = getElementTypeOrSelf(to).getIntOrFloatBitWidth();
     unsigned wideBits = bits < 32 ? 32 : isUnsigned ? 64 : bits;
@@ -169,9 +171,12 @@ struct Emitter {
       return make<arith::TruncIOp>(to, result);
     if (!isUnsigned)
       return result;
-    Value negative =
-        make<arith::CmpFOp>(arith::CmpFPredicate::OLT, value, constant(value.getType(), 0));
-    return make<arith::SelectOp>(negative, result, make<arith::FPToUIOp>(to, value));
+    // The upper half of the range of u64, from 2^63 on.
+    Value begin = constant(value.getType(), 0x1p63);
+    Value isUpper = make<arith::CmpFOp>(arith::CmpFPredicate::OGE, value, begin);
+    Value upper = make<arith::FPToSIOp>(wide, make<arith::SubFOp>(value, begin));
+    upper = make<arith::XOrIOp>(upper, constant(wide, -0x1p63));
+    return make<arith::SelectOp>(isUpper, upper, result);
   }
 
   Value convert(Value value, Type to, bool fromUnsigned, bool toUnsigned) {
