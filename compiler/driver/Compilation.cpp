@@ -56,13 +56,13 @@ Compilation::Compilation(CompileOptions givenOptions, std::ostream &out, std::os
   });
 }
 
-/// Makes a text, which may hold any name from a model, one printable line.
+/// A text that may hold names from a model, which may hold anything, as a line.
 static std::string makeOneLine(const std::string &text) {
   return makePrintable(llvm::json::fixUTF8(text));
 }
 
-/// Prints an error as one line, with the ONNX node if there is one, and its notes after it. Keeps
-/// remarks and warnings for the report.
+/// Errors are one line, with the ONNX node where there is one; notes follow theirs. Remarks and
+/// warnings are kept for the report.
 void Compilation::handle(Diagnostic &diagnostic) {
   std::string text = makeOneLine(loom::describeWithNode(diagnostic, options.input));
   switch (diagnostic.getSeverity()) {
@@ -138,8 +138,7 @@ LogicalResult Compilation::checkOptions() {
   }
   if (options.output.empty())
     options.output = fs::path(options.input).replace_extension(".plan").string();
-  // Drop the slash of "m.plan/", as a shell completes it: the plan is first written beside its
-  // folder.
+  // A shell completes "m.plan/", and the plan is made beside the folder that it becomes.
   fs::path folder = options.output;
   while (folder.has_relative_path() && folder.has_parent_path() &&
          (!folder.has_filename() || folder.filename() == "."))
@@ -148,15 +147,14 @@ LogicalResult Compilation::checkOptions() {
   return checkOutput();
 }
 
-/// Whether `path` is in `folder`, with links resolved.
+/// Whether `path` lies in `folder`, whatever links lead there.
 static bool isWithin(const fs::path &path, const fs::path &folder) {
   std::error_code error;
   fs::path inner = fs::weakly_canonical(path, error), outer = fs::weakly_canonical(folder, error);
   return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
-/// Checks that the plan may be written, before time is spent. It must not replace the model's
-/// folder.
+/// That the plan may be written, before the time is spent. The model is needed for its weights.
 LogicalResult Compilation::checkOutput() {
   if (getPhases()[last].name != "emit")
     return success();
@@ -170,7 +168,7 @@ LogicalResult Compilation::checkOutput() {
   return failure();
 }
 
-/// Reads the target, and checks its options.
+/// That the target is there, and the options that go with another one are not.
 LogicalResult Compilation::checkTarget() {
   std::string error;
   target = parseTarget(options.target, error);
@@ -226,7 +224,7 @@ std::string Compilation::fillImportOptions(ImportOptions &import,
   return "";
 }
 
-/// The most micro-batches of a training step: each is a copy of its forward and backward part.
+/// Micro-batches of a training step, each of which is a copy of the forward and backward part.
 static constexpr int64_t kMostTrained = 64;
 
 std::string gridloom::getTieFlags(const TrainOptions &options) {
@@ -257,7 +255,7 @@ std::string gridloom::getTrainFlags(const TrainOptions &options) {
   return flags;
 }
 
-/// Checks training against the other options; sets the default optimizer and loss scale.
+/// That training goes with the other options; gives the optimizer that is usual.
 LogicalResult Compilation::checkTraining() {
   TrainOptions &train = options.train;
   if (!train.isOn) {
@@ -295,7 +293,7 @@ LogicalResult Compilation::checkTraining() {
   if (train.optimizer.empty())
     train.optimizer = "adamw";
   if (train.lossScale.empty() && options.precision == "f16")
-    train.lossScale = "dynamic"; // f16 ends at 65504, and many gradients are below its least number
+    train.lossScale = "dynamic"; // the largest f16 is 65504, and many gradients are below its least
   if (train.accumulate && options.microbatches)
     fail("--accumulate and --microbatches are the same here; give one of them");
   else if (train.accumulate)
@@ -374,7 +372,7 @@ LogicalResult Compilation::load() {
   return success();
 }
 
-/// Warns if the user names other devices than the plan is for.
+/// Warns where the user names other devices than the plan is for.
 void Compilation::checkDevices() {
   std::string error, flag = getClusterFlag();
   if (flag.empty())
@@ -423,10 +421,10 @@ StrategyRequest Compilation::makeRequest() const {
   request.cluster = cluster;
   request.clusterFlag = getClusterFlag();
   request.kind = target->getTraits().machine.str();
-  request.strategy = options.seeds ? options.strategy : "search"; // auto without known strategies
+  request.strategy = options.seeds ? options.strategy : "search"; // all that is left of auto
   request.file = strategy;
   request.shard = options.shard;
-  request.microbatches = options.train.isOn ? 0 : options.microbatches; // else in the program
+  request.microbatches = options.train.isOn ? 0 : options.microbatches; // those are in the program
   request.zero = options.zero;
   request.memoryLimit = options.memoryLimit;
   request.leastSimulated = static_cast<size_t>(options.measureBest);
@@ -495,7 +493,7 @@ static std::string getShardFlags(const CompileOptions &options) {
   return flags;
 }
 
-/// The command that continues from the dump of a phase.
+/// The command that goes on from the dump of a phase.
 std::string Compilation::describeResumption(size_t phase) const {
   std::string text;
   llvm::raw_string_ostream os(text);
@@ -609,8 +607,7 @@ LogicalResult Compilation::emit() {
   return readPlan();
 }
 
-/// Checks the emitted plan against the allocation and lists its collectives, by the reader that
-/// `inspect` uses.
+/// The summary and the report describe the written plan, by the reader that `inspect` uses.
 LogicalResult Compilation::readPlan() {
   stageMemory = computeMemory(*module);
   memory = findLargest(stageMemory);
@@ -636,7 +633,7 @@ LogicalResult Compilation::readPlan() {
       size *= mesh.getSize(StringAttr::get(&context, axis));
     return size;
   };
-  // Programs do not hold dimensions' sizes; a stage has its specialisations in the module's order.
+  // Programs know no sizes of dimensions; a stage has its specialisations in the module's order.
   std::map<std::string, std::vector<std::string>> dims;
   for (auto program : module->getOps<plan::ProgramOp>()) {
     if (static_cast<int64_t>(program.getStage()) != stages.begin()->first)
@@ -698,7 +695,7 @@ static std::string writeDumps(const std::map<std::string, std::string> &dumps,
 }
 
 /// Why the plan in `fresh`, which is to become `folder`, does not load; empty if it does. It may be
-/// for another machine.
+/// for another machine than this one.
 static std::string findFault(const fs::path &fresh, const std::string &folder) {
   std::string fault = rt::findPlanFault(fresh, {.requireTarget = false});
   if (fault.empty())

@@ -14,7 +14,7 @@ using namespace gridloom;
 
 static constexpr llvm::StringLiteral kSuffix = ".strategy";
 
-/// Checks that the strategy may be saved, before time is spent.
+/// That the strategy may be saved, before the time is spent.
 LogicalResult Compilation::checkSaving() {
   size_t shard = *findPhase("shard");
   if (options.saveStrategy.empty())
@@ -27,7 +27,7 @@ LogicalResult Compilation::checkSaving() {
   return failure(hadError);
 }
 
-/// Checks that there are known strategies for --no-seeds to leave out.
+/// That --no-seeds has known strategies to leave out.
 LogicalResult Compilation::checkSeeds() {
   if (options.seeds)
     return success();
@@ -70,7 +70,7 @@ LogicalResult Compilation::checkStrategy() {
 }
 
 void Compilation::identifyModel() {
-  // The model of a dump may be gone.
+  // A dump may have outlived its model.
   if (!readIdentity(getModelPath(), identity).empty())
     identity = ModelIdentity();
   if (!strategy)

@@ -208,7 +208,7 @@ bool Layers::shorten(func::FuncOp func, const Chain &chain, size_t kept) {
   llvm::BitVector isUnread(func.getNumArguments());
   for (BlockArgument argument : func.getArguments())
     if (!argument.use_empty())
-      isUnread.set(argument.getArgNumber()); // unless it is used below
+      isUnread.set(argument.getArgNumber()); // reset below if it is still read
   terminator->eraseOperands(isGone);
   if (failed(func.eraseResults(isGone)))
     return false;
