@@ -32,7 +32,7 @@ struct PlanOutcome {
   std::string strategy;                  ///< empty if it was not chosen here
   std::string chosenAs;                  ///< "fastest of ..."; empty if there was nothing to choose
   std::vector<PlanCandidate> candidates; ///< the chosen one included
-  uint64_t planSteps = 0;                ///< that planning took
+  uint64_t planSteps = 0;                ///< steps that planning took
   std::string stopped;                   ///< what ended planning early; empty: nothing did
   size_t left = 0;                       ///< candidates that there was no time to look at
   double boundMs = 0;                ///< no plan's sum is less; 0 if there was nothing to choose

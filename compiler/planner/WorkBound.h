@@ -53,7 +53,7 @@ private:
   };
   struct Program {
     std::vector<Kind> kinds;
-    int64_t batch = 1;   ///< micro-batches are a divisor of it
+    int64_t batch = 1;   ///< numbers of micro-batches divide it
     double launches = 0; ///< seconds to launch all kernels
     int64_t pieces = 0;  ///< groups of operations connected by values that they compute
   };

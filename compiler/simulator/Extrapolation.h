@@ -15,8 +15,8 @@
 
 namespace gridloom::sim {
 
-/// The fewest micro-batches that are run, if there are as many, however many steps they have.
-/// Slots, of which there are few, divide half of it, so that both runs end in the same slot.
+/// The fewest micro-batches that are run, if there are as many, however many steps they have. The
+/// number of slots is small and divides half of it, so that both runs end in the same slot.
 inline constexpr int64_t kLeastShown = 64;
 
 /// How many of `count` micro-batches are run, if each has `steps` steps in all stages together:

@@ -60,7 +60,7 @@ struct StageRun {
   std::vector<rt::TraceEvent> makeTrace(double from = 0, bool named = true) const;
 };
 
-/// Repetitions of which only some were run; the others are taken to be like these.
+/// Repetitions, of which some were run; the others are taken to be like these.
 struct PartialRun {
   std::string what; ///< "micro-batches"
   int64_t shown, count;

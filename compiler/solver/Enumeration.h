@@ -21,7 +21,7 @@ public:
   /// Tries at most `mostSteps` choices; false if the result needs more.
   bool run(uint64_t mostSteps);
 
-  /// The best feasible assignment; none if no assignment is feasible.
+  /// The best feasible assignment; nullopt if no assignment is feasible.
   const std::optional<std::vector<uint32_t>> &getBest() const { return best; }
 
 private:
