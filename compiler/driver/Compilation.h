@@ -30,18 +30,18 @@
 
 namespace gridloom {
 
-/// Runs the phases of one compilation and keeps what the summary and the report tell.
+/// Runs the phases of one compilation and keeps the results for the summary and the report.
 class Compilation {
 public:
   /// Writes to `out` and `messages` as runCompile does.
   Compilation(CompileOptions options, std::ostream &out, std::ostream &messages);
   /// Returns the exit code.
   int run();
-  /// Decides how the program is split, and simulates it so; with `measured`, which may be null, in
-  /// place of estimates. Nothing is emitted, and weights need not be there. Returns the exit code.
+  /// Decides how the program is split and simulates the result. `measured` times replace estimates;
+  /// may be null. Emits nothing, and needs no weight files. Returns the exit code.
   int plan(const sim::MeasuredCosts *measured, PlanOutcome &outcome);
-  /// Imports the model, and says what --train would train of it; the losses may be missing. Returns
-  /// the exit code.
+  /// Imports the model and finds what --train would train of it; losses may be missing. Returns the
+  /// exit code.
   int survey(TrainSurvey &found);
 
 private:
@@ -56,40 +56,39 @@ private:
   // StrategyFiles.cpp
   mlir::LogicalResult checkSaving();
   mlir::LogicalResult checkSeeds();
-  /// Reads the strategy file that the options name, and checks them against it.
+  /// Reads the strategy file of the options, and checks them against it.
   mlir::LogicalResult checkStrategy();
-  /// Compares the strategy file's model with this one and gives it this one's names.
+  /// Gives the strategy file this model's names; warns if it is for another graph.
   void identifyModel();
-  /// Keeps what the shard phase decided; later phases drop it.
+  /// Records what the shard phase decided, before later phases drop it.
   void recordStrategy();
   mlir::LogicalResult saveStrategy();
 
-  /// The precision the program was compiled with, which a dump knows better than the options.
+  /// The program's precision; a dump may have another one than the options say.
   std::string getPrecision() const;
   mlir::LogicalResult load();
   StrategyRequest makeRequest() const;
   mlir::LogicalResult choose();
   void checkDevices();
-  std::string getClusterFlag() const; ///< "--devices 4"; empty where there is none
+  std::string getClusterFlag() const; ///< "--devices 4"; empty if neither is given
   mlir::LogicalResult checkChoice();
-  /// Sets what the import needs to know of dimensions and states. Returns the error, or "".
+  /// Sets the options of the import. Returns the error, or "".
   std::string fillImportOptions(ImportOptions &import, const std::vector<std::string> &dims) const;
   PhaseContext makePhaseContext(const ShardOptions &shard) const;
 
   // PlanStop.cpp
-  /// When the planner takes the best candidate it knows.
+  /// When the planner stops and takes the best candidate so far.
   PlanLimits makeLimits() const;
   bool isPlanTimeOver() const;
   bool isInterrupted() const;
-  /// Keeps what has stopped it, if anything has.
+  /// Records what stopped planning, if anything did.
   void recordStop();
-  /// "by Ctrl-C, which left 12 of 56 candidates that may be faster"; empty where nothing stopped
-  /// it.
+  /// "by Ctrl-C, which left 12 of 56 candidates that may be faster"; empty if nothing stopped it.
   std::string describeStop() const;
   llvm::json::Object describePlanning() const;
-  /// Writes over the line of a terminal that standard error is.
+  /// Overwrites the status line, if standard error is a terminal.
   void showStatus(const std::string &text) const;
-  /// Where messages go, with that line out of their way.
+  /// Where messages go; clears the status line first.
   std::ostream &say() const;
   void showProgress(const PlanProgress &progress) const;
 
@@ -99,29 +98,30 @@ private:
   /// Runs the candidates that are the fastest in the simulator on this machine, and chooses the
   /// fastest of them.
   mlir::LogicalResult measureBest();
-  /// Compiles the contender, a copy of the simplified program, into a plan. The error, or "".
+  /// Compiles a copy of the simplified program into the contender's plan. Returns the error, or "".
   std::string writePlanOf(Contender &contender);
-  /// Adds what was measured to a file beside that of the cluster, if it is of a file.
+  /// Adds the measurements to a file beside the cluster's, if that is a file.
   void recordMeasured(llvm::ArrayRef<Contender> contenders);
 
   // MemoryFit.cpp
   struct Change;
-  /// Runs the phases from shard to `last` on a copy of the simplified program. Null when it cannot
-  /// be compiled; `error` then says why. Several threads call it, each with a context of its own.
+  /// Runs the phases from shard to `last` on a copy of the simplified program. On failure returns
+  /// null and sets `error`. Called from several threads, each with its own context.
   mlir::OwningOpRef<mlir::ModuleOp> compileCopy(mlir::ModuleOp simplified,
                                                 const ShardOptions &shard, mlir::StringRef last,
                                                 std::string &error) const;
-  /// Compiles a copy of the simplified program up to allocation and simulates it. None when it
-  /// cannot be compiled; `error` then says why.
+  /// Compiles a copy of the simplified program up to allocation and simulates it. On failure
+  /// returns nullopt and sets `error`.
   std::optional<TrialPlan> tryPlan(mlir::ModuleOp simplified, const ShardOptions &shard,
                                    std::string &error) const;
-  /// After allocation: fails if a device keeps more than the limit.
+  /// After allocation: fails if a device needs more than the limit.
   mlir::LogicalResult checkMemory(mlir::ModuleOp allocated);
   uint64_t getMemoryLimit() const; ///< bytes; 0: none
   std::vector<Change> listChanges(const ShardOptions &shard, const rt::MemoryNeeds &needs,
                                   int64_t times) const;
   std::optional<uint64_t> tryChange(const Change &change, int64_t limit);
-  /// "; the smallest change that fits is ...", found by compiling with it; else what takes most.
+  /// "; the smallest change that fits is ...", found by compiling with it; else what takes most
+  /// memory.
   std::string suggestFit(const ShardOptions &shard, const rt::MemoryNeeds &needs, int64_t limit);
 
   // Plan.cpp
@@ -132,7 +132,7 @@ private:
   mlir::LogicalResult emit();
   mlir::LogicalResult readPlan();
   mlir::LogicalResult finishEarly();
-  /// The model file the program comes from.
+  /// The model file that the program comes from.
   std::string getModelPath() const;
   mlir::LogicalResult collectAnnotations();
   mlir::LogicalResult emitAnnotated();
@@ -140,15 +140,15 @@ private:
   void fail(const llvm::Twine &message);
   std::string describeResumption(size_t phase) const;
   std::string print(size_t phase);
-  /// Keeps the shardings for the report; later phases drop them.
+  /// Records the shardings for the report, before later phases drop them.
   void recordValues();
   std::string makeReport() const;
-  /// What no plan goes below, where there was something to choose.
+  /// The lower bound of all plans; nullopt if there was nothing to choose.
   std::optional<llvm::json::Object> describeBound() const;
-  /// With the times that they took in the simulator.
+  /// Collectives, with their times in the simulator.
   llvm::json::Array describeCollectives() const;
   llvm::json::Object describeMemory() const;
-  /// What a collective of the plan takes of a rank, once.
+  /// The cost of one run of a collective for a rank.
   dist::MoveCost costPlanned(const rt::PlannedCollective &collective) const;
   llvm::json::Object describe(const rt::PlannedCollective &collective, size_t id) const;
   void printCollectives(llvm::raw_ostream &os, const sim::ProgramRun &run) const;
@@ -165,21 +165,21 @@ private:
   mlir::MLIRContext context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   size_t first = 0, last = 0;             ///< phases to run
-  bool mayLackWeights = false;            ///< their files may be absent
-  bool mayLackLosses = false;             ///< the survey finds them
-  std::shared_ptr<StrategyFile> strategy; ///< of --strategy; null where that is no file
+  bool mayLackWeights = false;            ///< weight files may be missing
+  bool mayLackLosses = false;             ///< --loss may be missing: the survey finds losses
+  std::shared_ptr<StrategyFile> strategy; ///< of --strategy; null unless that is a file
   ModelIdentity identity;
-  std::string strategyText; ///< for plan.strategy; empty where the shard phase did not run
+  std::string strategyText; ///< for plan.strategy; empty if the shard phase did not run
   std::chrono::steady_clock::time_point planBegin;
   std::string statusOfPhase; ///< "[3/10] shard"
-  std::string stoppedBy;     ///< what ended planning before it was finished: "--plan-time 2"
+  std::string stoppedBy;     ///< what ended planning early: "--plan-time 2"
   Choice choice;
   ModelShardings shardings; ///< for --emit-onnx
-  /// Before the shard phase, for suggestions; kept where there is a memory limit.
+  /// The program before the shard phase, for suggestions; kept if memory may be limited.
   mlir::OwningOpRef<mlir::ModuleOp> simplified;
-  StageMemory memory;                             ///< as allocated, of the stage that takes most
+  StageMemory memory;                             ///< as allocated, of the stage that needs most
   std::vector<StageMemory> estimatedMemory;       ///< of all stages, before partitioning
-  std::optional<SearchBound> searchBound;         ///< of the plan, where its splits were searched
+  std::optional<SearchBound> searchBound;         ///< of the plan, if its splits were searched
   std::vector<StageMemory> stageMemory;           ///< as allocated, of all stages
   std::vector<rt::PlannedCollective> collectives; ///< of the plan, numbered as `inspect` does
   std::vector<sim::ProgramRun> runs;              ///< of the plan, simulated
@@ -192,8 +192,8 @@ private:
   bool hadError = false;
 };
 
-/// Options of a training step as on the command line, each with a space before it: what the import
-/// does, and what a dump of it needs once more.
+/// Options of a training step as on the command line, each with a space before it: those of the
+/// import, and those that a dump of the import needs again.
 std::string getTieFlags(const TrainOptions &options);
 std::string getTrainFlags(const TrainOptions &options);
 

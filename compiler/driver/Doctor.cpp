@@ -21,7 +21,7 @@
 
 using namespace gridloom;
 
-/// Compiles as far as sizes matter; the errors, one a line.
+/// Compiles up to simplify, after which sizes do not matter. Returns the errors, one a line.
 static std::string tryCompile(CompileOptions options, const Sizes &sizes) {
   options.dims.clear();
   for (const auto &[name, size] : sizes)
@@ -36,7 +36,7 @@ static std::string tryCompile(CompileOptions options, const Sizes &sizes) {
   return errors.str().empty() ? "error: the compilation failed" : errors.str();
 }
 
-/// Compiles to the end into a folder that goes away again: the command that is printed is to work.
+/// Compiles to the end, into a temporary folder, so that the printed command is known to work.
 /// Returns the exit code.
 static int compileWhole(CompileOptions options) {
   TemporaryFolder folder("gridloom-doctor");
@@ -67,7 +67,7 @@ static int64_t countDevices(const CompileOptions &options) {
   return std::min<int64_t>(count, 4096);
 }
 
-/// The sizes that --dim gives, of dimensions that have one; of several, the first.
+/// The sizes that --dim gives; the first of several, 0 for what cannot be read.
 static Sizes getGivenSizes(const std::vector<std::string> &dims) {
   Sizes sizes;
   for (llvm::StringRef dim : dims) {
@@ -78,7 +78,8 @@ static Sizes getGivenSizes(const std::vector<std::string> &dims) {
   return sizes;
 }
 
-/// "past_*" of "past_key_0" for the word "past", and the same with the other word.
+/// Returns "past_*" for the name "past_key_0" and the word "past", and sets `output` to the same
+/// with the other word; empty if the name does not have the word.
 static std::string findPattern(llvm::StringRef name, llvm::StringRef word, llvm::StringRef other,
                                std::string &output) {
   size_t at = name.find(word);
@@ -92,8 +93,8 @@ static std::string findPattern(llvm::StringRef name, llvm::StringRef word, llvm:
   return before + word.str() + after + "*";
 }
 
-/// Inputs that are outputs of the previous call, as a cache of keys and values, and are not
-/// declared as states.
+/// Suggests states, unless some are declared: inputs that are outputs of the previous call, as a
+/// cache of keys and values.
 static void suggestStates(const ModelBrief &brief, const CompileOptions &options) {
   if (!options.states.empty())
     return;
@@ -127,7 +128,7 @@ static void suggestStates(const ModelBrief &brief, const CompileOptions &options
               << "\n";
 }
 
-/// The options of the compilation as a shell takes them.
+/// The command line of the compilation, quoted for a shell.
 static std::string describeCall(const CompileOptions &options) {
   std::string call = "gridloom compile " + quoteForShell(options.input);
   auto add = [&](const std::string &flag, const std::string &value) {
@@ -153,7 +154,7 @@ static std::string describeCall(const CompileOptions &options) {
   return call;
 }
 
-/// Prints what the model takes, and finds sizes for `options`. Returns the exit code.
+/// Prints the model's inputs, and finds sizes for `options`. Returns the exit code.
 static int chooseSizes(const ModelBrief &brief, CompileOptions &options, bool isTraining) {
   std::cout << makePrintable(options.input) << ": " << brief.size << "\n";
   for (const BriefValue &input : brief.inputs)
@@ -186,7 +187,7 @@ static int chooseSizes(const ModelBrief &brief, CompileOptions &options, bool is
 int gridloom::runDoctor(const CompileOptions &given) {
   CompileOptions options = given;
   bool isTraining = given.train.isOn;
-  if (isTraining) { // sizes are the model's
+  if (isTraining) { // sizes do not depend on training
     options.train = TrainOptions();
     options.zero = 0;
   }

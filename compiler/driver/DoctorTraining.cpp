@@ -36,7 +36,7 @@ int Compilation::survey(TrainSurvey &found) {
 
 namespace {
 
-/// Names with something in common, of which the first are printed.
+/// Names of one group, of which the first are printed.
 struct Names {
   std::vector<std::string> all;
 
@@ -51,7 +51,7 @@ struct Names {
   }
 };
 
-/// What is counted of weights with one role.
+/// Totals of the weights with one role.
 struct Total {
   int64_t elements = 0;
   uint64_t bytes = 0, slotBytes = 0;
@@ -83,7 +83,7 @@ static void printLine(const std::string &label, const std::string &text) {
   std::cout << line << text << "\n";
 }
 
-/// Trained weights by role, in the order in which roles are met.
+/// Prints trained weights by role, in the order in which roles are met. Returns their number.
 static size_t printTrained(const TrainSurvey &survey, const std::string &optimizer) {
   std::vector<std::pair<std::string, Total>> roles;
   Total all;
@@ -104,7 +104,8 @@ static size_t printTrained(const TrainSurvey &survey, const std::string &optimiz
   return all.names.all.size();
 }
 
-/// What stays as it is, by reason: weights of the program, then what is in the file alone.
+/// Prints what stays as it is, by reason: weights of the program, then tensors that are only in the
+/// file.
 static void printFrozen(const TrainSurvey &survey, const TrainingFacts &facts) {
   std::vector<std::pair<std::string, Names>> reasons;
   auto add = [&](const std::string &reason, const std::string &name) {
@@ -133,7 +134,7 @@ static void printFrozen(const TrainSurvey &survey, const TrainingFacts &facts) {
                             counted(names.all.size(), "tensor", "tensors") + "; " + names.join());
 }
 
-/// What training would compute otherwise, as far as the file shows it.
+/// Prints what the export changed for training, as far as the file shows it.
 static void printLost(const TrainSurvey &survey, const TrainingFacts &facts) {
   for (const char *op : {"BatchNormalization", "Dropout"}) {
     Names names;
@@ -180,7 +181,8 @@ static void printTies(const TrainSurvey &survey, const TrainingFacts &facts) {
                                formatTie(pair.first, pair.second, pair.isTransposed))));
 }
 
-/// Freezes what lies behind operations without a derivative, so that the rest is trained.
+/// Prints operations without a derivative, and freezes the weights behind them so that the rest can
+/// be trained.
 static void printBlocks(const TrainSurvey &survey, CompileOptions &options) {
   for (const TrainSurvey::Block &block : survey.blocks) {
     printLine("stop", "node '" + makePrintable(block.node) + "': " + block.what +

@@ -11,9 +11,9 @@
 
 namespace gridloom {
 
-/// Prints what `compile --train` would train of a model and what it would not, and what the file
-/// has lost of the network. Adds a loss to the options where one is plain, and --param for weights
-/// that no gradient reaches. Returns the exit code: 1, with the error printed, where nothing can be
+/// Prints what `compile --train` would train of a model, what it would not, and what the file has
+/// lost of the network. Adds a loss to the options if one is obvious, and --param for weights that
+/// no gradient reaches. Returns the exit code: 1, with the error printed, if nothing can be
 /// trained.
 int examineTraining(CompileOptions &options, TrainSurvey &survey);
 

@@ -16,8 +16,8 @@
 using namespace mlir;
 using namespace gridloom;
 
-/// Every axis in a sharding, its origin, an operation's splits, a stream, and in an attribute that
-/// is called axes.
+/// Checks that the mesh has every axis in shardings, origins, operations' splits, streams, and
+/// attributes called axes.
 static LogicalResult checkAxes(ModuleOp module, dist::MeshOp meshOp) {
   dist::Mesh mesh(meshOp);
   StringAttr unknown;

@@ -10,9 +10,9 @@
 
 namespace gridloom {
 
-/// Checks a program that people may have edited or carried elsewhere: that the mesh has every axis
-/// it names, and that the model file with its weights is there, unless these are not read. Fails
-/// with a diagnostic that names the operation, or the file.
+/// Checks a program that may have been edited or moved: that the mesh has every axis it names, and,
+/// if `readsWeights`, that the model file with its weights exists. Fails with a diagnostic that
+/// names the operation or the file.
 llvm::LogicalResult checkDump(mlir::ModuleOp module, bool readsWeights = true);
 
 } // namespace gridloom

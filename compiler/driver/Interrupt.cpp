@@ -1,4 +1,4 @@
-//===- Interrupt.cpp - Ctrl-C that asks for the best so far ---------------===//
+//===- Interrupt.cpp - Ctrl-C takes the best plan so far ------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -17,7 +17,7 @@ InterruptOnce::InterruptOnce(bool isOn) : isOn(isOn && !isInterrupted) {
     return;
   struct sigaction action = {};
   action.sa_handler = [](int) { isInterrupted = true; };
-  // The system itself takes the handler away, so that a second signal ends even what is stuck.
+  // The system resets the handler, so that a second signal ends even a stuck process.
   action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, nullptr, &old);

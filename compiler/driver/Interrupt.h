@@ -1,4 +1,4 @@
-//===- Interrupt.h - Ctrl-C that asks for the best so far --------*- C++ -*-===//
+//===- Interrupt.h - Ctrl-C takes the best plan so far -----------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -10,20 +10,20 @@
 
 namespace gridloom {
 
-/// While there is one, the process's first SIGINT is kept, and the next one ends the process as
-/// usual. There is one at a time. Does nothing where SIGINT does not end the process anyway, or one
-/// was kept already.
+/// While it exists, the process's first SIGINT is caught and the next one ends the process as
+/// usual. There is one object at a time. Does nothing unless SIGINT has its default action, or if a
+/// SIGINT was caught before.
 class InterruptOnce {
 public:
-  /// Without `isOn` it does nothing.
+  /// Does nothing unless `isOn`.
   explicit InterruptOnce(bool isOn);
   InterruptOnce(const InterruptOnce &) = delete;
   InterruptOnce &operator=(const InterruptOnce &) = delete;
   ~InterruptOnce();
 
-  /// Whether there was a SIGINT that any of them has kept. Any thread may ask.
+  /// Whether any object has caught a SIGINT. Any thread may ask.
   static bool wasInterrupted();
-  /// For a new compilation, of which the next SIGINT is the first again.
+  /// For a new compilation: the next SIGINT counts as the first again.
   static void forget();
 
 private:

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The simulator proposes, the machine at hand decides: the candidates that it finds fastest are
-// compiled into plans and run by the runtime's own program, as `gridloom bench` does.
+// Compiles the candidates that are fastest in the simulator into plans, runs them on this machine
+// by `gridloom bench`, and chooses by the measured times.
 //
 //===----------------------------------------------------------------------===//
 #include "cluster/Fit.h"
@@ -29,14 +29,14 @@ using namespace gridloom;
 
 namespace fs = std::filesystem;
 
-/// Candidates take turns in so many rounds, so that what else the machine does befalls all alike.
+/// Candidates take turns in this many rounds, so that other load on the machine affects all alike.
 static constexpr int kRounds = 3;
-/// A program is run for about so long in a round.
+/// A program runs for about this long in a round.
 static constexpr std::chrono::duration<double> kRound = std::chrono::milliseconds(500);
-/// A run that takes longer is stuck.
+/// A run that takes longer counts as stuck.
 static constexpr std::chrono::seconds kStuck = std::chrono::minutes(10);
 
-/// A candidate that takes part.
+/// A candidate that is measured.
 struct Compilation::Contender {
   Candidate *candidate;
   fs::path folder;
@@ -63,7 +63,7 @@ LogicalResult Compilation::checkMeasuring() {
 // One run
 //===----------------------------------------------------------------------===//
 
-/// The runtime's program: beside this one, else on PATH. "" where it is missing.
+/// The runtime's program: beside this one, else on PATH; empty if missing.
 static std::string findRuntime() {
   std::error_code error;
   fs::path beside = fs::read_symlink("/proc/self/exe", error).parent_path() / "gridloom";
@@ -78,7 +78,8 @@ static std::string readFile(const std::string &path) {
   return file ? (*file)->getBuffer().str() : "";
 }
 
-/// Seconds of a step of one program of a plan, the median of a few; nullopt with the error.
+/// Seconds of a step of one program of a plan, the median of a few; on failure nullopt, and
+/// `error`.
 static std::optional<double> bench(const std::string &runtime, const fs::path &plan,
                                    const std::pair<std::string, std::string> &program,
                                    double expected, std::string &error) {
@@ -89,7 +90,7 @@ static std::optional<double> bench(const std::string &runtime, const fs::path &p
                                       runs,    "--warmup", "2",  "--entry", program.first};
   if (!program.second.empty())
     arguments.insert(arguments.end(), {"--dim", program.second});
-  // A shorter text would leave the end of a longer one.
+  // Redirection does not truncate: a shorter text would leave the end of a longer one.
   std::error_code ignored;
   fs::remove(said, ignored);
   fs::remove(errors, ignored);
@@ -140,7 +141,7 @@ std::string Compilation::writePlanOf(Contender &contender) {
 // The choice
 //===----------------------------------------------------------------------===//
 
-/// Why plans for this machine cannot be run here; "" where nothing is known against it.
+/// Why plans for this machine cannot run here; empty if no reason is known.
 static std::string findObstacle(const cluster::Machine &machine, const Target &target) {
   for (const cluster::DeviceKind &kind : machine.kinds) {
     TargetOptions named;
@@ -222,7 +223,8 @@ LogicalResult Compilation::measureBest() {
 // The record
 //===----------------------------------------------------------------------===//
 
-/// What is measured, kept beside "lab.json": "lab.measured.json". It grows with each compilation.
+/// Adds the measurements to "lab.measured.json" for a cluster file "lab.json"; it grows with each
+/// compilation.
 void Compilation::recordMeasured(ArrayRef<Contender> contenders) {
   if (options.cluster.empty() || cluster::parsePreset(options.cluster))
     return;

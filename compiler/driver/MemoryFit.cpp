@@ -14,7 +14,7 @@
 using namespace mlir;
 using namespace gridloom;
 
-/// The largest factor that is tried.
+/// The largest factor by which something is changed.
 static constexpr int64_t kMaxTimes = 16;
 
 //===----------------------------------------------------------------------===//
@@ -81,15 +81,15 @@ uint64_t Compilation::getMemoryLimit() const {
 // A change that fits
 //===----------------------------------------------------------------------===//
 
-/// A changed option, and the program with it.
+/// A changed option, with the request or dimensions that it leads to.
 struct Compilation::Change {
   std::string flag; ///< "--mesh data=4"
   StrategyRequest request;
-  std::vector<std::string> dims; ///< as options.dims, where they change
-  uint64_t fixed = 0;            ///< bytes that stay as they are
+  std::vector<std::string> dims; ///< replace options.dims; empty: unchanged
+  uint64_t fixed = 0;            ///< bytes that the change does not reduce
 };
 
-/// "data=2,pipe=2" with `axis` so many times as large; with it where it is not there.
+/// "data=2,pipe=2" with `axis` `times` as large; adds the axis if it is missing.
 static std::string growAxis(const std::string &mesh, StringRef axis, int64_t times) {
   std::vector<std::string> parts;
   bool found = false;
@@ -106,7 +106,7 @@ static std::string growAxis(const std::string &mesh, StringRef axis, int64_t tim
   return llvm::join(parts, ",");
 }
 
-/// "4xH100-80GB" for so many times as many devices.
+/// "4xH100-80GB" with `times` as many devices.
 static std::string growDevices(StringRef devices, int64_t times) {
   auto [number, kind] = devices.split('x');
   int64_t count = 1;
@@ -114,13 +114,13 @@ static std::string growDevices(StringRef devices, int64_t times) {
   return std::to_string(count * times) + (kind.empty() ? "" : "x" + kind.str());
 }
 
-/// "HGX-H100x4" for so many times as many hosts; "" for a file.
+/// "HGX-H100x4" with `times` as many hosts; "" for a file.
 static std::string growCluster(const std::string &cluster, int64_t times) {
   std::optional<cluster::PresetHosts> now = cluster::parsePreset(cluster);
   return now ? now->preset->name + ("x" + std::to_string(now->hosts * times)) : "";
 }
 
-/// "batch=1,8" with its sizes cut, the least 1; "" where nothing changes.
+/// "batch=1,8" with sizes divided by `times` where they can be; "" if nothing changes.
 static std::string shrinkDim(StringRef dim, int64_t times) {
   auto [name, numbers] = dim.split('=');
   std::vector<std::string> sizes;
@@ -138,13 +138,14 @@ static std::string shrinkDim(StringRef dim, int64_t times) {
   return changed ? name.str() + "=" + llvm::join(sizes, ",") : "";
 }
 
-/// Ways to take so many times less of something: time, then devices, then the model's sizes.
+/// Changes that divide something by `times`: by more micro-batches, more devices, or smaller
+/// dimensions.
 std::vector<Compilation::Change> Compilation::listChanges(const ShardOptions &shard,
                                                           const rt::MemoryNeeds &needs,
                                                           int64_t times) const {
   std::vector<Change> changes;
   StrategyRequest request = makeRequest();
-  request.certifies = false; // nobody reads the bound
+  request.certifies = false; // the bound is not used
   if (shard.hasPipeline() && !options.train.isOn) {
     Change change{"", request, {}, needs.getAllocated() - needs.getActivations()};
     change.request.microbatches = shard.microbatches * times;
@@ -186,7 +187,7 @@ std::vector<Compilation::Change> Compilation::listChanges(const ShardOptions &sh
   return changes;
 }
 
-/// Bytes of a device of the program with a change; nullopt if it cannot be compiled.
+/// Bytes that a device of the program needs with a change; nullopt if it cannot be compiled.
 std::optional<uint64_t> Compilation::tryChange(const Change &change, int64_t limit) {
   ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
   OwningOpRef<ModuleOp> imported;
@@ -223,7 +224,7 @@ std::string Compilation::suggestFit(const ShardOptions &shard, const rt::MemoryN
   auto allowed = static_cast<uint64_t>(limit);
   for (int64_t times = 2; simplified && times <= kMaxTimes; times *= 2) {
     for (const Change &change : listChanges(shard, needs, times)) {
-      // Even if all that changes were so many times smaller.
+      // Skip changes that would not fit even if all that they affect were `times` smaller.
       if (change.fixed + (needs.getAllocated() - change.fixed) / static_cast<uint64_t>(times) >
           allowed)
         continue;

@@ -136,7 +136,7 @@ std::string gridloom::printFlags(const CompileOptions &options) {
   auto add = [&](const char *name, const std::string &value) {
     text += std::string(" --") + name + (value.empty() ? "" : " " + quoteForShell(value));
   };
-  // In the order of the table, which an object does not keep.
+  // In the order of forEachFlag, which an object does not keep.
   forEachFlag(options, [&](const char *name, const auto &) {
     const Value *value = given.get(name);
     if (!value)

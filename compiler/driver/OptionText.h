@@ -17,14 +17,14 @@
 
 namespace gridloom {
 
-/// By the names of their flags, without the dashes; those that are as usual are left out. A file of
-/// --cluster or --strategy is named by its whole path.
+/// The options by the names of their flags, without dashes; defaults are left out. A file of
+/// --cluster or --strategy is named by its absolute path.
 llvm::json::Object describeOptions(const CompileOptions &options);
 
-/// Reads what describeOptions wrote; what this version does not know is passed over.
+/// Reads what describeOptions wrote; ignores unknown options.
 void readOptions(const llvm::json::Object &object, CompileOptions &options);
 
-/// As on a command line, quoted for a shell: " --dim batch=8 --mesh data=2".
+/// The options as on a command line, quoted for a shell: " --dim batch=8 --mesh data=2".
 std::string printFlags(const CompileOptions &options);
 
 } // namespace gridloom

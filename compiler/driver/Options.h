@@ -26,7 +26,7 @@ struct CompileOptions {
   std::string output;                     ///< plan folder; empty: <input>.plan
   std::vector<std::string> dims;          ///< NAME=SIZE[,SIZE]...
   std::vector<std::string> states;        ///< INPUTS=OUTPUTS, each with one * at most
-  std::string gradientsOf;                ///< an output that is differentiated; empty: none
+  std::string gradientsOf;                ///< an output to differentiate; empty: none
   std::vector<std::string> withRespectTo; ///< weights and inputs; empty: all float weights
   TrainOptions train;                     ///< a training step beside the model
   int64_t unroll = 8;                     ///< loops of at most this many iterations
@@ -39,33 +39,33 @@ struct CompileOptions {
   int64_t microbatches = 0;
   int64_t zero = 0;        ///< 1 to 3: how states of training are split; 0: as they are used
   int64_t chunkMatmul = 0; ///< chunks of a matmul beside a collective; 0: whole
-  int64_t bucketSize = kBucketBytes; ///< bytes of gradients in one all_reduce; 0: each by itself
+  int64_t bucketSize = kBucketBytes; ///< bytes of gradients in one all_reduce; 0: one for each
   int64_t memoryLimit = 0;           ///< bytes
   int64_t measureBest = 0;           ///< candidates that are run on this machine; 0: none
-  bool weighsAll = false;            ///< candidates on the whole program, whatever its layers
-  double planTime = -1;              ///< seconds; below 0: as long as it takes
-  int64_t planWork = 0;              ///< steps of the planner; 0: as many as it takes
-  bool isInterruptible = false;      ///< the first SIGINT while planning takes the best plan so far
-  bool certifies = false;            ///< says as closely as it can what no plan goes below
+  bool weighsAll = false;       ///< weighs candidates on the whole program, even if layers repeat
+  double planTime = -1;         ///< seconds; below 0: no limit
+  int64_t planWork = 0;         ///< steps of the planner; 0: no limit
+  bool isInterruptible = false; ///< the first SIGINT while planning takes the best plan so far
+  bool certifies = false;       ///< bounds plans as closely as it can
   int64_t jobs = 0; ///< threads that weigh candidates; 0: as many as the machine has, at most 4
   TargetOptions target;
   std::string precision = "f32";    ///< f32, tf32, bf16 or f16
   std::string stopAfter, startFrom; ///< phase names; empty: all
-  std::string dumpIr;               ///< folder; empty: none beside the plan's own
+  std::string dumpIr;               ///< folder; empty: only the plan's own
   std::string emitOnnx;             ///< file for the model with its shardings; empty: none
-  std::string saveStrategy;         ///< file for the strategy beside the plan's own; empty: none
+  std::string saveStrategy;         ///< file for the strategy, besides the plan's own; empty: none
   bool remarks = false;
   bool quiet = false;
   bool force = false;
 };
 
-/// Compiles. A program that --stop-after asks for goes to `out`, errors, warnings and remarks
-/// to `messages`, a line each; the summary goes to standard output. Returns the exit code: 0, or 1
-/// with nothing written.
+/// Compiles. With --stop-after the program goes to `out`; errors, warnings and remarks go to
+/// `messages`, a line each; the summary goes to standard output. Returns the exit code: 0, or 1
+/// without a plan.
 int runCompile(const CompileOptions &options, std::ostream &out = std::cout,
                std::ostream &messages = std::cerr);
 
-/// Says what would stop a compilation of a model: operators, unbound dimensions. Returns 0 when
+/// Reports what would stop a compilation of a model: operators, unbound dimensions. Returns 0 if
 /// nothing would.
 int runDoctor(const CompileOptions &options);
 

@@ -37,8 +37,8 @@ struct Phase {
   llvm::StringLiteral name;
   llvm::StringLiteral summary;
   llvm::StringLiteral guarantee; ///< what its verify pass checks
-  /// Ends with the verify pass. Only that for import, whose rest is no pass; null for emit, whose
-  /// plan is loaded before it takes its place.
+  /// Adds the passes, the verify pass last. import adds only that one, since the rest is no pass;
+  /// null for emit, whose plan is loaded before it replaces an old one.
   void (*addPasses)(mlir::OpPassManager &pm, const PhaseContext &context);
 };
 

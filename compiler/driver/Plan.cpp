@@ -14,7 +14,7 @@
 using namespace mlir;
 using namespace gridloom;
 
-/// Takes a copy of what the shard phase made through all phases but emit.
+/// Runs the phases from partition to allocate on a copy of the sharded module, and simulates it.
 LogicalResult Compilation::simulateCopy(const sim::MeasuredCosts *measured, PlanOutcome &outcome) {
   OwningOpRef<ModuleOp> copy = module->clone();
   PhaseContext phases = makePhaseContext(choice.options);
@@ -71,7 +71,7 @@ void Compilation::describeChoice(PlanOutcome &outcome) const {
 int Compilation::plan(const sim::MeasuredCosts *measured, PlanOutcome &outcome) {
   mayLackWeights = true;
   options.stopAfter = "shard";
-  options.measureBest = 0; // of a plan that is planned again
+  options.measureBest = 0; // set in the options of a plan that is planned again
   if (failed(checkOptions()))
     return 1;
   for (size_t index = first; index <= last; ++index)

@@ -1,4 +1,4 @@
-//===- PlanStop.cpp - planning that ends before it is finished ------------===//
+//===- PlanStop.cpp - planning that ends early ----------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -16,7 +16,7 @@
 using namespace gridloom;
 
 //===----------------------------------------------------------------------===//
-// What stops it
+// What stops planning
 //===----------------------------------------------------------------------===//
 
 PlanLimits Compilation::makeLimits() const {
@@ -39,7 +39,7 @@ bool Compilation::isInterrupted() const {
 }
 
 //===----------------------------------------------------------------------===//
-// What is said of it
+// Reports of the stop
 //===----------------------------------------------------------------------===//
 
 void Compilation::recordStop() {
@@ -77,13 +77,13 @@ llvm::json::Object Compilation::describePlanning() const {
 }
 
 //===----------------------------------------------------------------------===//
-// The line that says where it is
+// The status line
 //===----------------------------------------------------------------------===//
 
 void Compilation::showStatus(const std::string &text) const {
   if (options.quiet || !::isatty(STDERR_FILENO))
     return;
-  // A longer line would not be written over, but scroll.
+  // A longer line would scroll instead of being overwritten.
   winsize size{};
   size_t width = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
   std::cerr << "\r\033[K" << text.substr(0, width - 1) << std::flush;
@@ -94,8 +94,8 @@ std::ostream &Compilation::say() const {
   return messages;
 }
 
-/// "[3/10] shard: 56 of 56 weighed, 2 simulated, best 13.2 ms; Ctrl-C takes it". What an interrupt
-/// did comes first: a narrow terminal shows the line's begin.
+/// "[3/10] shard: 56 of 56 weighed, 2 simulated, best 13.2 ms; Ctrl-C takes it". An interrupt comes
+/// first: a narrow terminal shows only the beginning of the line.
 void Compilation::showProgress(const PlanProgress &progress) const {
   std::string text;
   llvm::raw_string_ostream os(text);

@@ -13,7 +13,7 @@
 using namespace gridloom;
 using llvm::StringRef;
 
-/// Whether the printer keeps a character of a name.
+/// Whether a character may be part of a printed name.
 static bool isNamePart(char c) {
   return llvm::isAlnum(c) || c == '_' || c == '.' || c == '$' || c == '-';
 }
@@ -41,7 +41,7 @@ static void visitPieces(StringRef text, llvm::function_ref<void(StringRef, bool)
 
 static std::string decode(StringRef name) {
   std::string readable;
-  // A name that would begin with the code's digit has an underscore before it.
+  // The printer puts an underscore before a name that begins with a digit, such as the code's.
   if (name.starts_with("_2F"))
     name = name.drop_front(3);
   for (size_t i = 0; i < name.size();) {
@@ -49,7 +49,7 @@ static std::string decode(StringRef name) {
     readable += isSlash ? '.' : name[i];
     i += isSlash ? 2 : 1;
   }
-  // A number alone is the printer's own name for a value; so is one that begins with a digit.
+  // A number is the printer's own name for a value, and no other name may begin with a digit.
   if (readable.empty() || llvm::isDigit(readable.front()))
     readable = "_" + readable;
   return readable;

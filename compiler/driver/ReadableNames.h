@@ -12,8 +12,8 @@
 
 namespace gridloom {
 
-/// A printed program whose values are named after ONNX nodes: the printer writes a slash as its
-/// code, `%_2Flayers.02Fmlp2FAdd`, which becomes `%layers.0.mlp.Add`. Names stay apart, and the
+/// Makes names from ONNX nodes readable in a printed program: the printer writes a slash as its
+/// code, `%_2Flayers.02Fmlp2FAdd`, which becomes `%layers.0.mlp.Add`. Names stay distinct, and the
 /// text parses to the same program.
 std::string makeNamesReadable(llvm::StringRef text);
 

@@ -78,7 +78,7 @@ static std::string nameProgram(const std::string &entry, const std::string &dims
   return dims.empty() ? entry : entry + " " + dims;
 }
 
-/// Shardings of all values, read off the dump of the shard phase's module while it is there.
+/// The shardings of all values, read before later phases drop them.
 static llvm::json::Array describeValues(ModuleOp module) {
   llvm::json::Array values;
   auto print = [](auto what) {
@@ -133,7 +133,7 @@ llvm::json::Object Compilation::describeMemory() const {
   return object;
 }
 
-/// Links from the fastest level outward. The last one joins all, whatever its block is.
+/// Levels of links, the fastest first. The last one joins all devices, whatever its block.
 static llvm::json::Array describeLevels(const cluster::Machine &machine) {
   llvm::json::Array levels;
   for (const cluster::Level &level : machine.levels)
@@ -143,7 +143,7 @@ static llvm::json::Array describeLevels(const cluster::Machine &machine) {
   return levels;
 }
 
-/// The mesh's axes with the levels, by number, that groups along each communicate over.
+/// The mesh's axes, each with the numbers of the levels that its groups communicate over.
 static llvm::json::Array describeAxes(ModuleOp module) {
   llvm::json::Array axes;
   dist::Mesh mesh = dist::Mesh::get(module);
@@ -250,8 +250,8 @@ std::string Compilation::makeReport() const {
   return text;
 }
 
-/// "all_reduce over model: 13 calls, 4.9 MiB" per kind and axes, of one program; the largest of any
-/// stage.
+/// "all_reduce over model: 13 calls, 4.9 MiB" per kind and axes, of one program and the stage that
+/// sends most.
 void Compilation::printCollectives(llvm::raw_ostream &os, const sim::ProgramRun &run) const {
   struct Sum {
     int64_t calls = 0, bytes = 0;
@@ -279,8 +279,8 @@ void Compilation::printCollectives(llvm::raw_ostream &os, const sim::ProgramRun 
   }
 }
 
-/// A line for each of the first programs; with several also their sum, by which strategies are
-/// compared.
+/// A line for each of the first programs; if there are several, also their sum, by which strategies
+/// are compared.
 void Compilation::printEstimates(llvm::raw_ostream &os) const {
   constexpr size_t most = 3;
   double all = 0;
@@ -308,7 +308,7 @@ void Compilation::printEstimates(llvm::raw_ostream &os) const {
        << llvm::format(": %.*f ms\n", digits, toMs(all));
 }
 
-/// The candidate that was chosen, and what the first others would take.
+/// The chosen candidate, and the times of the first others.
 void Compilation::printChoice(llvm::raw_ostream &os) const {
   std::string outcome = choice.describe();
   if (!choice.name.empty())
@@ -319,7 +319,7 @@ void Compilation::printChoice(llvm::raw_ostream &os) const {
   for (const Candidate &candidate : choice.candidates)
     if (candidate.verdict != Verdict::Chosen)
       others.push_back(&candidate);
-  // The nearest first: those that were simulated, then the other slower ones.
+  // The nearest first: slower ones, best measured or simulated, then those left, then refused ones.
   if (others.size() > most)
     llvm::stable_sort(others, [](const Candidate *a, const Candidate *b) {
       auto rank = [](const Candidate *c) {
@@ -350,7 +350,7 @@ void Compilation::printChoice(llvm::raw_ostream &os) const {
        << quoteForShell(options.output) << "\n";
 }
 
-/// What is trained, and what stays as it is though nobody said so.
+/// How many weights are trained, and which ones no loss depends on.
 static void printTraining(llvm::raw_ostream &os, DictionaryAttr training) {
   auto count = [&](StringRef name) { return training.getAs<IntegerAttr>(name).getInt(); };
   os << "  trains          " << count("parameters")

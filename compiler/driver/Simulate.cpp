@@ -35,8 +35,8 @@ static LogicalResult fail(const Twine &message) {
   return failure();
 }
 
-/// The dump of the allocate phase in a plan's folder; a file is one itself. Empty, after an error,
-/// where there is none.
+/// The dump of the allocate phase in a plan's folder; a file is a dump itself. Empty, after an
+/// error, if it is missing.
 static std::string findDump(const std::string &input) {
   std::error_code error;
   if (!fs::is_directory(input, error))
@@ -51,7 +51,7 @@ static std::string findDump(const std::string &input) {
   return "";
 }
 
-/// Puts the mesh on the first devices of another cluster.
+/// Moves the mesh to the first devices of another cluster.
 static LogicalResult setCluster(ModuleOp module, const std::string &text) {
   std::string error;
   std::optional<cluster::Cluster> cluster = cluster::findCluster(text, error);
@@ -69,7 +69,7 @@ static LogicalResult setCluster(ModuleOp module, const std::string &text) {
   return success();
 }
 
-/// Allocates programs that are only scheduled, and checks all.
+/// Allocates programs that are only scheduled, and verifies them.
 static LogicalResult prepare(ModuleOp module, const std::string &path) {
   auto programs = module.getOps<plan::ProgramOp>();
   if (programs.empty())

@@ -13,7 +13,7 @@ using namespace gridloom;
 using llvm::json::Array;
 using llvm::json::Object;
 
-/// Steps listed beside a collective.
+/// The most steps listed as hiding a collective.
 static constexpr size_t kMostBeside = 5;
 
 static double toMs(double seconds) { return seconds * 1e3; }
@@ -107,11 +107,11 @@ CollectiveTimes::CollectiveTimes(std::span<const sim::ProgramRun> runs) {
 }
 
 void CollectiveTimes::addTo(Object &object, const rt::PlannedCollective &collective) const {
-  // A program numbers its communication, and steps are named by number.
+  // Steps of communication are named by kind and number.
   auto found = times.find({collective.entry, collective.dims, collective.stage,
                            collective.kind + " #" + std::to_string(collective.sequence)});
   if (found == times.end())
-    return; // of a branch, only the dearer body is simulated
+    return; // of a branch, only the more expensive body is simulated
   object["time_us"] = toUs(found->second.seconds);
   object["exposed_us"] = toUs(found->second.exposed);
   object["waiting_us"] = toUs(found->second.waiting);

@@ -14,27 +14,26 @@
 
 namespace gridloom {
 
-/// The steps of all programs, summed by what they do and for which node; a program's most expensive
-/// first.
+/// The steps of all programs, summed by name, node and stage; a program's most expensive first.
 llvm::json::Array describeSteps(std::span<const sim::ProgramRun> runs);
 
-/// What a step of each program takes, in milliseconds.
+/// Times of a step of each program, in milliseconds.
 llvm::json::Array describePrograms(std::span<const sim::ProgramRun> runs);
 
 /// Bytes of a device of a stage, as in `inspect memory`.
 llvm::json::Object describeNeeds(int64_t stage, const rt::MemoryNeeds &needs);
 
-/// What each stage does in a step of each program, in milliseconds, and what it keeps, in bytes.
+/// Times of each stage in a step of each program, in milliseconds, and its memory, in bytes.
 llvm::json::Array describeStages(std::span<const sim::ProgramRun> runs,
                                  std::span<const StageMemory> memory);
 
-/// What collectives took in simulated runs.
+/// Times of collectives in simulated runs.
 class CollectiveTimes {
 public:
   explicit CollectiveTimes(std::span<const sim::ProgramRun> runs);
-  /// Adds, in microseconds and over all its times: how long it takes, how much of that nothing
-  /// computes beside it, how long nothing computes because it waits for another stage, and the
-  /// computation that hides most of it.
+  /// Adds, in microseconds over all runs of the collective: its time, the part of that in which
+  /// nothing computes, the time in which nothing computes because it waits for another stage, and
+  /// the computation that hides most of it.
   void addTo(llvm::json::Object &object, const rt::PlannedCollective &collective) const;
 
 private:

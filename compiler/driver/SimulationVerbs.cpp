@@ -52,7 +52,7 @@ static void addPrograms(Document &document, const PlanOutcome &outcome) {
                      timeCell(run.stats.communication), timeCell(run.stats.exposed),
                      numberCell(100 * run.stats.bubble, 0)});
   }
-  if (outcome.runs.size() > 1) // what candidates are compared by
+  if (outcome.runs.size() > 1) // candidates are compared by it
     document.addField("step_ms_of_all", timeCell(all));
   document.addTable("stages", {"entry", "dims", "stage", "rank", "compute_ms", "comm_ms",
                                "exposed_ms", "bubble_percent", "peak_bytes", "allocated_bytes"});
@@ -64,7 +64,7 @@ static void addPrograms(Document &document, const PlanOutcome &outcome) {
                        bytesCell(stage.memory.getAllocated())});
 }
 
-/// Of what some repetitions were run, and the times of the others follow from these.
+/// Lists repetitions of which only some were run, so that their times are extrapolated.
 static void addPartial(Document &document, const PlanOutcome &outcome) {
   if (std::all_of(outcome.runs.begin(), outcome.runs.end(),
                   [](const sim::ProgramRun &run) { return run.partial.empty(); }))
@@ -75,7 +75,7 @@ static void addPartial(Document &document, const PlanOutcome &outcome) {
       document.addRow({run.entry, run.dims, partial.what, partial.shown, partial.count});
 }
 
-/// What a trace of the runs leaves out, in a line; "" where that is nothing.
+/// What a trace of the runs leaves out, in a line; empty if nothing.
 static std::string describeLeftOut(const std::vector<sim::ProgramRun> &runs) {
   std::string text;
   for (const sim::ProgramRun &run : runs)
@@ -86,7 +86,7 @@ static std::string describeLeftOut(const std::vector<sim::ProgramRun> &runs) {
   return text;
 }
 
-/// At most `most` of them, of all programs together.
+/// The largest `most` steps of all programs together.
 static void addSteps(Document &document, const PlanOutcome &outcome, size_t most) {
   std::vector<std::pair<const sim::ProgramRun *, sim::StepSum>> all;
   for (const sim::ProgramRun &run : outcome.runs)
@@ -103,9 +103,9 @@ static void addSteps(Document &document, const PlanOutcome &outcome, size_t most
                      sum.node, sum.isMeasured});
 }
 
-/// For tools alone: people have the trace.
+/// Only for tools: people have the trace.
 static void addMemory(Document &document, const PlanOutcome &outcome) {
-  // Where nothing was estimated, nothing is compared.
+  // Without estimates there is nothing to compare.
   if (std::any_of(outcome.memory.begin(), outcome.memory.end(),
                   [](const PlannedMemory &memory) { return memory.estimated > 0; })) {
     document.addTable("devices", {"stage", "estimated_bytes", "allocated_bytes"});

@@ -11,7 +11,7 @@
 
 namespace gridloom {
 
-/// Options of `plan` and `simulate` about what becomes of a simulation.
+/// Options of `plan` and `simulate` for the output of a simulation.
 struct OutcomeOptions {
   std::string folder; ///< of the report; empty: none
   std::string trace;  ///< file; empty: none
@@ -19,10 +19,10 @@ struct OutcomeOptions {
   OutputFormat format;
 };
 
-/// Adds them; `--output` only where `hasFolder`.
+/// Adds the options; `--output` only if `hasFolder`.
 void addOutcomeOptions(CLI::App &verb, OutcomeOptions &options, bool hasFolder);
 
-/// Prints what was found and writes the files that are asked for. Returns the exit code.
+/// Prints the outcome and writes the files that are asked for. Returns the exit code.
 int showOutcome(const PlanOutcome &outcome, const OutcomeOptions &options);
 
 } // namespace gridloom

@@ -68,9 +68,9 @@ private:
   ModuleOp module;
   const TrainOptions &options;
   train::InitRules inits;
-  loom::WeightOp kept, other; ///< of the tie at hand
+  loom::WeightOp kept, other; ///< of the current tie
   bool isTransposed = false;
-  llvm::StringMap<std::string> gone; ///< tied weights, with what they are tied to
+  llvm::StringMap<std::string> gone; ///< tied weights, and what they are tied to
   SmallVector<Attribute> ties;
 };
 
@@ -101,7 +101,7 @@ std::string Tier::findWeight(StringRef name, loom::WeightOp &weight) {
   return "the program reads no weight '" + name.str() + "'";
 }
 
-/// Names may have an '=', so the one counts that leaves the name of a weight before it.
+/// Names may contain '=': splits at the first that has the name of a weight before it.
 std::string Tier::split(StringRef text) {
   StringRef before, after;
   for (size_t at = text.find('='); at != StringRef::npos; at = text.find('=', at + 1)) {
@@ -135,7 +135,7 @@ std::string Tier::checkTypes() {
   return fault;
 }
 
-/// A parameter begins with one value.
+/// Checks that both weights have the same values, unless --init gives others.
 std::string Tier::checkValues(const onnx_import::Model &model) {
   if (inits.lookup({kept.getSymName(), typeOf(kept).getRank()}))
     return "";

@@ -14,16 +14,16 @@
 
 namespace gridloom {
 
-/// How --tie is written, for --help.
+/// The syntax of --tie, for --help.
 extern const char *const kTieGrammar;
 
 /// 'A=B', or 'A=transpose(B)'.
 std::string formatTie(const std::string &kept, const std::string &other, bool isTransposed);
 
-/// Does what --tie says to a program that was imported to be trained: what reads the second weight
-/// reads the first one, or its transpose, which thereby gets the sum of both gradients. The module
-/// says so in `loom.tied`. Returns what is wrong, or nothing: no such weight, shapes that do not
-/// fit, values that differ and do not begin otherwise by --init.
+/// Applies --tie to a program that was imported to be trained: what reads the second weight reads
+/// the first, or its transpose, which so gets the sum of both gradients. Records the ties in the
+/// module's `loom.tied`. Returns what is wrong, or "": an unknown weight, shapes that do not match,
+/// or values that differ without an --init for them.
 std::string tieWeights(mlir::ModuleOp module, const std::string &model,
                        const TrainOptions &options);
 

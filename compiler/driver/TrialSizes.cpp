@@ -13,7 +13,7 @@
 
 using namespace gridloom;
 
-/// Searching goes no further: each trial imports the model.
+/// The most trials of a search: each imports the model.
 static constexpr int kMaxTrials = 60;
 
 //===----------------------------------------------------------------------===//
@@ -21,7 +21,7 @@ static constexpr int kMaxTrials = 60;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Sizes to try one after the other, and steps to another size that as many models take.
+/// Sizes to try one after the other, and steps to further sizes that models of the kind take.
 struct Guess {
   std::vector<int64_t> sizes, steps;
 };
@@ -35,8 +35,8 @@ static bool hasWord(llvm::StringRef name, std::initializer_list<const char *> wo
   return llvm::any_of(words, [&](const char *word) { return name.contains_insensitive(word); });
 }
 
-/// Whether dimension `i` of an input is a side of pictures: [batch, channels, height, width] and
-/// its like. A cache of keys has one open dimension after the batch.
+/// Whether dimension `i` of an input is a side of a picture: [batch, channels, height, width] and
+/// the like. A cache of keys, with one open dimension after the batch, has none.
 static bool isSide(const BriefValue &input, size_t i) {
   const std::vector<BriefDim> &dims = input.dims;
   auto isOpen = [&](size_t at) { return at < dims.size() && dims[at].isOpen(); };
@@ -73,8 +73,8 @@ static Guess guess(const ModelBrief &brief, llvm::StringRef name, int64_t batch)
   return isFirst ? Guess{{batch, 2 * batch, batch}, {batch, 2 * batch}} : lengths;
 }
 
-/// The size of `past + sequence`, as exporters name one of several parts, or of `past + 1`; nothing
-/// where a part has no size.
+/// The size of `past + sequence` or `past + 1`, as exporters name sums; nullopt if a part has no
+/// size.
 static std::optional<int64_t> addParts(llvm::StringRef dim, const Sizes &sizes) {
   int64_t sum = 0;
   for (llvm::StringRef part : llvm::split(dim, " + ")) {
@@ -110,9 +110,9 @@ public:
 
 private:
   static bool isSum(llvm::StringRef name) { return name.contains(" + "); }
-  /// Sizes of all dimensions, from those that are chosen.
+  /// Sizes of all dimensions, given those that are chosen.
   Sizes complete(const Sizes &chosen) const;
-  /// Errors of a trial; each is made once.
+  /// Errors of a trial; each is run once.
   std::string attempt(const Sizes &chosen);
   bool works(const Sizes &chosen) { return trials < limit && attempt(chosen).empty(); }
   Sizes chooseLevel(size_t level) const;
@@ -120,7 +120,7 @@ private:
   std::optional<Sizes> findSum(const Sizes &start);
   std::optional<Sizes> findBaked(const Sizes &start);
 
-  /// Whether `sizes` with all of `names` grown by a step of theirs work.
+  /// Whether `sizes` still work with all of `names` grown by one of their steps.
   bool grows(const Sizes &sizes, llvm::ArrayRef<std::string> names);
   std::vector<std::string> findPartners(const Sizes &sizes, const std::string &name);
   void describeFreedom(const Sizes &sizes, std::vector<std::string> &remarks);
@@ -131,7 +131,7 @@ private:
   const Sizes &given;
   const Trial &trial;
   std::vector<std::string> open;
-  std::map<std::string, Guess> guesses; // of those that are no sums
+  std::map<std::string, Guess> guesses; // of dimensions that are no sums
   std::map<Sizes, std::string> tried;
   int trials = 0, limit = kMaxTrials;
 };
@@ -163,8 +163,8 @@ Sizes Search::chooseLevel(size_t level) const {
   return sizes;
 }
 
-/// A mask or a total is as long as two other dimensions together, or as a dimension and what an
-/// input of integers has of new tokens.
+/// A mask or a total is as long as two other dimensions together, or as a dimension and the fixed
+/// number of new tokens in an input of integers.
 std::optional<Sizes> Search::findSum(const Sizes &start) {
   std::set<int64_t> fixed = {1};
   for (const BriefValue &input : brief.inputs)
@@ -190,7 +190,7 @@ std::optional<Sizes> Search::findSum(const Sizes &start) {
   return std::nullopt;
 }
 
-/// An exporter that baked in a size names it where another one fails.
+/// Tries the numbers in errors: they may name a size that the exporter fixed.
 std::optional<Sizes> Search::findBaked(const Sizes &start) {
   std::string errors = attempt(start);
   std::set<int64_t> numbers;
@@ -200,7 +200,7 @@ std::optional<Sizes> Search::findBaked(const Sizes &start) {
     if (!rest.consumeInteger(10, number) && number > 0 && number <= 4096)
       numbers.insert(number);
   }
-  // It is seldom the batch.
+  // It is seldom the batch, whose sizes are the smallest.
   std::vector<std::string> names;
   for (const auto &[name, _] : start)
     names.push_back(name);
@@ -241,7 +241,7 @@ std::optional<Sizes> Search::findWorking() {
 }
 
 bool Search::grows(const Sizes &sizes, llvm::ArrayRef<std::string> names) {
-  // Several sizes together may work by chance, as where a reshape divides their product.
+  // Several sizes together may work by chance, e.g. if a reshape divides their product.
   int wanted = names.size() == 1 ? 1 : 2;
   for (int64_t step : guesses[names.front()].steps) {
     Sizes grown = sizes;
@@ -253,7 +253,7 @@ bool Search::grows(const Sizes &sizes, llvm::ArrayRef<std::string> names) {
   return false;
 }
 
-/// "s10 and s86 are equal", "total = past + sequence", or what else their sizes say.
+/// "s10 = s86", "total = past + sequence", or another relation between their sizes.
 std::string Search::describeGroup(const Sizes &sizes, llvm::ArrayRef<std::string> names) const {
   std::vector<std::string> equal, sums;
   int64_t least = sizes.at(names.front());
@@ -284,7 +284,7 @@ std::string Search::describeFixed(const Sizes &sizes, const std::string &name) {
     if (errors.empty())
       errors = attempt(grown);
   }
-  if (trials >= limit) // nobody knows
+  if (trials >= limit) // too few trials to know
     return name + "=" + std::to_string(sizes.at(name)) + " works";
   llvm::StringRef first = llvm::StringRef(errors).split('\n').first;
   first.consume_front("error: ");
@@ -292,7 +292,7 @@ std::string Search::describeFixed(const Sizes &sizes, const std::string &name) {
          " do not: the exporter fixed this size (" + first.str() + ")";
 }
 
-/// The fewest dimensions that grow together with `name`; only itself where nothing lets it grow.
+/// The fewest dimensions that grow together with `name`; only itself if nothing lets it grow.
 std::vector<std::string> Search::findPartners(const Sizes &sizes, const std::string &name) {
   std::vector<std::string> all = {name};
   for (const auto &[other, _] : sizes) {
@@ -304,7 +304,7 @@ std::vector<std::string> Search::findPartners(const Sizes &sizes, const std::str
   }
   if (all.size() < 3 || !grows(sizes, all))
     return {name};
-  // One may be needed only by another that is not.
+  // One may be needed only by another that is not needed.
   for (size_t before = 0; before != all.size();) {
     before = all.size();
     for (size_t i = all.size() - 1; i > 0; --i) {
@@ -317,7 +317,7 @@ std::vector<std::string> Search::findPartners(const Sizes &sizes, const std::str
   return all;
 }
 
-/// Tries a second size of each dimension: alone, and where that fails, together with others.
+/// Tries a second size of each dimension: alone, or, if that fails, together with others.
 void Search::describeFreedom(const Sizes &sizes, std::vector<std::string> &remarks) {
   std::vector<std::set<std::string>> groups;
   std::vector<std::string> free, fixed;

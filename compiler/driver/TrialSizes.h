@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A model says which dimensions are open, not which sizes it takes: pictures must divide by 32,
-// a cache's mask is as long as the cache and the new tokens together, and an exporter may have
-// baked in the size it traced with. `doctor` finds out by compiling as far as sizes matter.
+// A model says which dimensions are open, not which sizes they may have: pictures must divide by
+// 32, a cache's mask is as long as the cache and the new tokens together, and an exporter may have
+// fixed the size it traced with. `doctor` finds out by compiling as far as sizes matter.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_COMPILER_DRIVER_TRIALSIZES_H
@@ -25,11 +25,11 @@ namespace gridloom {
 /// Sizes by the name of the dimension.
 using Sizes = std::map<std::string, int64_t>;
 
-/// Compiles with these sizes; returns the errors, one a line, empty when there are none.
+/// Compiles with these sizes; returns the errors, one a line, or "".
 using Trial = std::function<std::string(const Sizes &)>;
 
 struct TrialResult {
-  /// Open dimensions' sizes that work; those tried first where none was found.
+  /// Sizes of open dimensions that work; if none were found, those tried first.
   Sizes sizes;
   /// Errors of the sizes tried first; empty if some work.
   std::string errors;
@@ -39,7 +39,7 @@ struct TrialResult {
 };
 
 /// Finds sizes for the dimensions of `brief` that `given` has no size for, and what each may be.
-/// Batches are tried with `batch`.
+/// `batch` is the size to try for batches.
 TrialResult findSizes(const ModelBrief &brief, const Sizes &given, int64_t batch,
                       const Trial &trial);
 

@@ -34,13 +34,13 @@ namespace fs = std::filesystem;
 // Files of a plan
 //===----------------------------------------------------------------------===//
 
-/// Empty where it cannot be read.
+/// The file's text; empty if it cannot be read.
 static std::string readText(const fs::path &path) {
   auto buffer = llvm::MemoryBuffer::getFile(path.string());
   return buffer ? (*buffer)->getBuffer().str() : "";
 }
 
-/// Nothing where there is none. What nests too deeply for the reader is refused by `error`.
+/// nullopt if the file holds no JSON object; `error` is set if that nests too deeply to be read.
 static std::optional<Object> readObject(const fs::path &path, std::string &error) {
   std::string text = readText(path);
   if (isDeepJson(text)) {
@@ -61,10 +61,10 @@ static std::string getText(const Object &object, StringRef key) {
   return object.getString(key).value_or("").str();
 }
 
-/// The model file, whose path may be relative to the plan's folder; shown as compile was given it
-/// where that still names the same file.
+/// The model file, whose path may be relative to the plan's folder. Returns the path that compile
+/// was given if that still names the same file.
 static std::string findModel(const fs::path &folder, const Object &report) {
-  std::string ignored; // a path is not nested
+  std::string ignored; // without a manifest there is no path
   std::optional<Object> manifest = readObject(folder / "manifest.json", ignored);
   const Object *model = manifest ? manifest->getObject("model") : nullptr;
   fs::path path = model ? fs::path(getText(*model, "path")) : fs::path();
@@ -78,7 +78,7 @@ static std::string findModel(const fs::path &folder, const Object &report) {
 // Costs
 //===----------------------------------------------------------------------===//
 
-/// As `diff` reads it off a report.
+/// The costs as `diff` reads them from a report.
 static CostSheet makeSheet(const PlanOutcome &outcome) {
   Object report{{"estimates", describePrograms(outcome.runs)},
                 {"costs", describeSteps(outcome.runs)}};
@@ -139,7 +139,7 @@ std::optional<PlannedAgain> PlannedAgain::open(const std::string &folder, std::s
   plan.report = std::move(*report);
   PlanOutcome outcome;
   if (runSimulate({folder, "", ""}, outcome) != 0)
-    return std::nullopt; // it has said why
+    return std::nullopt; // it has printed why
   plan.costs = makeSheet(outcome);
   return plan;
 }
@@ -155,7 +155,7 @@ static std::string getRefusal(const std::string &messages) {
   return refusal.empty() ? "it cannot be planned" : refusal;
 }
 
-/// Of "data=2,model=2"; what cannot be read counts as 1, which planning refuses.
+/// The devices of "data=2,model=2"; what cannot be read counts as 1: planning refuses it.
 static int64_t countDevices(StringRef mesh) {
   int64_t devices = 1, size;
   for (StringRef axis : llvm::split(mesh, ','))
@@ -164,7 +164,7 @@ static int64_t countDevices(StringRef mesh) {
   return devices;
 }
 
-/// A mesh may need more devices than --devices gave: then it gives as many, of the same kind.
+/// Raises --devices, of the same kind, to as many as the mesh needs.
 static void growDevices(CompileOptions &options) {
   auto [count, kind] = StringRef(options.devices).split('x');
   int64_t given = 0, needed = countDevices(options.mesh);
@@ -187,7 +187,7 @@ Trial PlannedAgain::plan(const std::string &pin) const {
   Trial trial;
   trial.pin = pin;
   CompileOptions changed = options;
-  // The answer does not depend on the machine.
+  // Without a time limit the answer does not depend on the machine.
   changed.planTime = CompileOptions().planTime;
   std::string name; // of the pinned value
   StringRef text = pin;
@@ -231,7 +231,7 @@ Trial PlannedAgain::plan(const std::string &pin) const {
 // Names
 //===----------------------------------------------------------------------===//
 
-/// The nodes of a value: "A + B" was made of two.
+/// The nodes of a value: "A + B" comes from two.
 static llvm::SmallVector<StringRef> splitNodes(StringRef name) {
   llvm::SmallVector<StringRef> nodes;
   name.split(nodes, " + ");
@@ -240,7 +240,7 @@ static llvm::SmallVector<StringRef> splitNodes(StringRef name) {
 
 std::string PlannedAgain::explainGone(const std::string &name) const {
   llvm::StringSet<> values;
-  llvm::StringMap<std::string> wholes; // of nodes that are part of a value
+  llvm::StringMap<std::string> wholes; // values, by the nodes that they come from
   const Array *list = report.getArray("values");
   for (size_t i = 0; list && i < list->size(); ++i)
     if (const Object *value = (*list)[i].getAsObject()) {
@@ -279,14 +279,14 @@ std::string PlannedAgain::suggestValue(const std::string &name) const {
 }
 
 namespace {
-/// A dimension of a pin, whose micro-batches are not its own.
+/// A dimension of a pinned value, without the axis of micro-batches.
 struct PinnedDim {
   std::vector<std::string> axes;
   bool hasGranule = false;
 };
 } // namespace
 
-/// Of a sharding's text, '[{"micro", "data"}, {"model"} * 64]'.
+/// Parses a sharding's text, '[{"micro", "data"}, {"model"} * 64]'.
 static std::optional<std::vector<PinnedDim>> parseDims(StringRef sharding) {
   size_t begin = sharding.find('['), end = sharding.find(']');
   if (begin == StringRef::npos || end == StringRef::npos || end < begin)
@@ -314,8 +314,8 @@ static std::string printPin(const std::string &name, const std::vector<PinnedDim
   return name + "=[" + text + "]";
 }
 
-/// The axes of a collective, each once, in the order in which the mesh "data=2,model=2" has them:
-/// a dimension that several axes split is cut by the first of them first.
+/// The axes of a collective, each once, in the order of the mesh "data=2,model=2": if several axes
+/// split a dimension, the first of them cuts it first.
 static std::vector<std::string> sortByMesh(const Object *collective, StringRef mesh) {
   std::vector<std::string> axes;
   if (const Array *list = collective ? collective->getArray("axes") : nullptr)
@@ -365,7 +365,7 @@ std::vector<std::string> PlannedAgain::listAlternatives(int64_t id, std::string 
       keepsGranule |= dim.hasGranule && !dim.axes.empty();
     }
     if (keepsGranule)
-      break; // pins have no granules: they would move what is to stay
+      break; // pins cannot express granules, and would move what is to stay
     auto add = [&](const std::vector<PinnedDim> &other) {
       if (std::string pin = printPin(origin, other); pin != now && !llvm::is_contained(pins, pin))
         pins.push_back(pin);

@@ -11,7 +11,7 @@
 
 namespace gridloom {
 
-/// Sets what the call computes; its buffers are the caller's matter.
+/// Sets what the call computes, without its buffers.
 void fillLibrary(plan::LibraryOp op, schema::Library &library);
 
 } // namespace gridloom

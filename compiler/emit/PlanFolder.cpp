@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// There is the old plan or the new one, whatever happens: a signal, a kill, a power failure.
+// After a signal, a kill or a power failure, either the old plan or the new one is there, whole.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/emit/PlanWriter.h"
@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 static volatile sig_atomic_t pendingSignal = 0;
 
 namespace {
-/// Signals that end a program wait until the object goes. They are caught, not blocked: a mask is a
-/// thread's own, and the process has others that would take them.
+/// Delays signals that end a program until the object is destroyed. They are caught, not blocked: a
+/// mask holds for one thread, and the process has others that would take them.
 class SignalPause {
 public:
   SignalPause() {
@@ -53,7 +53,7 @@ private:
 
 } // namespace
 
-/// Whether a manifest is a plan's: other programs' files have this name too.
+/// Whether a manifest is a plan's: other programs' files have this name, too.
 static bool isPlanManifest(const fs::path &path) {
   std::ifstream file(path);
   std::string text((std::istreambuf_iterator<char>(file)), {});

@@ -24,7 +24,7 @@ static std::string serialize(const schema::Stage &stage) {
   {
     google::protobuf::io::StringOutputStream output(&bytes);
     google::protobuf::io::CodedOutputStream coded(&output);
-    coded.SetSerializationDeterministic(true); // maps have no order of their own
+    coded.SetSerializationDeterministic(true); // maps are unordered
     stage.SerializeToCodedStream(&coded);
   }
   return bytes;
@@ -72,7 +72,7 @@ static void addBindings(plan::ProgramOp program, const dist::Mesh &mesh, GlobalE
   }
 }
 
-/// The losses that take an input as labels.
+/// The losses that use an input as labels.
 static llvm::json::Array describeLabels(ArrayAttr uses) {
   llvm::json::Array list;
   for (auto use : uses.getAsRange<DictionaryAttr>()) {
@@ -133,7 +133,7 @@ static llvm::json::Object describeModel(ModuleOp module, const std::filesystem::
   if (!model)
     return {};
   std::filesystem::path path = model.getAs<StringAttr>("path").str();
-  // Lexically: the folder need not exist yet.
+  // Lexically, since the folder need not exist yet.
   std::error_code error;
   auto relative = std::filesystem::weakly_canonical(path, error)
                       .lexically_relative(std::filesystem::weakly_canonical(
@@ -180,7 +180,7 @@ static llvm::json::Array describeWeights(ModuleOp module, const std::set<std::st
   return list;
 }
 
-/// Inputs that are compared with, each with the label that counts for nothing, if there is one.
+/// Inputs that losses compare with, each with the label to ignore, if there is one.
 static llvm::json::Array describeTargets(ArrayAttr targets) {
   llvm::json::Array list;
   for (auto target : targets.getAsRange<DictionaryAttr>()) {
@@ -230,7 +230,7 @@ static bool hasLibraryFor(Attribute descriptor, const TargetTraits &traits) {
          convolution.getEpilogue().getActivation() == plan::Activation::None;
 }
 
-/// Calls of a library that the target does not have come from a dump made for another one.
+/// Calls of a library that the target lacks come from a dump for another target.
 static LogicalResult checkLibraries(ModuleOp module, const Target &target) {
   WalkResult result = module.walk([&](plan::LibraryOp op) {
     if (hasLibraryFor(op.getDescriptor(), target.getTraits()))

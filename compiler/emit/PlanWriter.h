@@ -29,23 +29,23 @@ struct EmitSummary {
   std::vector<CompiledKernel> compiled; ///< kernels for GPUs
 };
 
-/// Compiles the module's kernels for `target` and makes programs and manifest; `modelPath` in the
-/// manifest is relative to `folder` where it can be. Emits an error and fails when a kernel cannot
-/// be compiled or the program has something plans cannot hold.
+/// Compiles the module's kernels for `target` and makes stages and manifest; the model's path in
+/// the manifest is relative to `folder` where it can be. Emits an error and fails if a kernel
+/// cannot be compiled or plans cannot hold something in the program.
 mlir::FailureOr<PlanFiles> emitPlan(mlir::ModuleOp module, const std::filesystem::path &folder,
                                     const Target &target, EmitSummary &summary);
 
-/// Why no plan may be written to `folder`, in a line, or an empty string. A plan is replaced; any
-/// other path, and a plan's folder that holds something else too, only with `force`.
+/// Why no plan may be written to `folder`, in one line; empty if it may. Without `force` it may
+/// replace a plan, but no other path, nor a plan's folder that holds other files.
 std::string findPlanObstacle(const std::filesystem::path &folder, bool force);
 
-/// Says in a line what is wrong with the plan in a folder; an empty string for nothing.
+/// Checks the plan in a folder. Returns what is wrong, in one line, or an empty string.
 using PlanCheck = std::function<std::string(const std::filesystem::path &folder)>;
 
-/// Writes the files into a new folder beside `folder` and exchanges the two, so that the old plan
-/// or the new one is there, whole; `durable` waits until the disk has it. Signals that end the
-/// program take effect afterwards. What findPlanObstacle names is an error, and so is what `check`
-/// finds in the new folder, before anything is replaced. Returns the error, or an empty string.
+/// Writes the files into a new folder beside `folder` and exchanges the two, so that either the old
+/// plan or the new one is there, whole; `durable` waits until it is on disk. Delays signals that
+/// end the program. Fails on what findPlanObstacle names, and on what `check` finds in the new
+/// folder, before anything is replaced. Returns the error, or an empty string.
 std::string writePlan(const PlanFiles &files, const std::filesystem::path &folder, bool force,
                       bool durable = false, const PlanCheck &check = {});
 

@@ -115,7 +115,7 @@ static void fillShape(RankedTensorType type, google::protobuf::RepeatedField<int
     shape.Add(size);
 }
 
-/// Axes of the mesh's devices; the micro-batch axis is a matter of slots.
+/// Leaves out the micro-batch axis, for which buffers have slots.
 static void fillSharding(dist::ShardingAttr attr, schema::Sharding &sharding) {
   for (dist::DimShardingAttr dim : attr.getDims()) {
     schema::DimSharding *proto = sharding.add_dims();
@@ -126,7 +126,7 @@ static void fillSharding(dist::ShardingAttr attr, schema::Sharding &sharding) {
   }
 }
 
-/// Little-endian bytes of a constant; i1 takes a byte an element.
+/// Little-endian bytes of a constant, with a byte for an i1.
 static std::string getRawBytes(ElementsAttr value) {
   FailureOr<loom::HostTensor> tensor = loom::HostTensor::fromAttribute(value);
   return succeeded(tensor) ? std::string(tensor->getData(), tensor->getNumBytes()) : std::string();
@@ -324,7 +324,8 @@ LogicalResult StageBuilder::addBuffer(plan::BufferOp op, Scope &scope) {
   }
 }
 
-/// A shape is the reader's matter; a part makes a buffer of its own, up to where its source ends.
+/// An alias with another shape shares the source's buffer, since readers know their shapes. A part
+/// gets a buffer of its own, up to the end of its source.
 void StageBuilder::addAlias(plan::AliasOp op, Scope &scope) {
   uint32_t source = scope.indices.lookup(op.getSource());
   RankedTensorType type = getTensor(op.getBuffer());
@@ -417,7 +418,7 @@ LogicalResult StageBuilder::addDerived(loom::DerivedOp op) {
   for (Operation &inner : op.getBody().front().without_terminator())
     if (failed(addDerivedStep(inner, scope, derived)))
       return failure();
-  // The result goes where the loader reads it: OUTPUT 0.
+  // The loader reads the result from OUTPUT 0.
   Value result = op.getBody().front().getTerminator()->getOperand(0);
   uint32_t source = scope.indices.lookup(result);
   schema::Buffer &produced = *derived.mutable_buffers(source);

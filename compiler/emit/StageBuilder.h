@@ -16,15 +16,15 @@
 
 namespace gridloom {
 
-/// Turns plan.program operations into a schema::Stage, one to one. Kernels, weights and origins are
-/// numbered in order of first use.
+/// Translates plan.program operations to a schema::Stage, one to one. Kernels, weights and origins
+/// are numbered in order of first use.
 class StageBuilder {
 public:
   StageBuilder(mlir::ModuleOp module, const llvm::StringMap<schema::Kernel> &kernels);
 
   mlir::LogicalResult add(plan::ProgramOp program);
   schema::Stage take() { return std::move(stage); }
-  /// Names of the model's weights the stage needs, prologue included.
+  /// Names of the model's weights that the stage needs, prologue included.
   const std::set<std::string> &getSources() const { return sources; }
 
 private:
@@ -60,9 +60,9 @@ private:
   std::set<std::string> derivedNames, sources;
 };
 
-/// The schema's element type; unspecified when plans have none for it.
+/// The schema's element type; unspecified if plans have none for it.
 schema::DataType toSchemaType(mlir::Type element);
-/// f32, i64, bool, ...: how manifests spell it.
+/// The type's name in manifests: f32, i64, bool, ...
 llvm::StringRef toManifestType(mlir::Type element);
 
 } // namespace gridloom

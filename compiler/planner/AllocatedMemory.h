@@ -22,10 +22,10 @@ struct StageMemory {
 /// emitted plan. Empty before that phase.
 std::vector<StageMemory> computeMemory(mlir::ModuleOp module);
 
-/// The stage that takes most; a default one where there are none.
+/// The stage that needs the most memory; a default StageMemory if there are no stages.
 StageMemory findLargest(llvm::ArrayRef<StageMemory> stages);
 
-/// "needs 148.2 MiB, the limit is 64.0 MiB"; in bytes where the two would read the same.
+/// "needs 148.2 MiB, the limit is 64.0 MiB"; in bytes if both would read the same.
 std::string describeExcess(uint64_t bytes, uint64_t limit);
 
 } // namespace gridloom

@@ -1,4 +1,4 @@
-//===- Bound.cpp - what no plan of a program goes below -------------------===//
+//===- Bound.cpp - lower bound of all plans of a program ------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -19,15 +19,15 @@
 using namespace mlir;
 using namespace gridloom;
 
-/// Stages that take so many times as long as a plan are no bound worth knowing.
+/// Bounds of plans with stages are cut off at this multiple of the best known plan.
 static constexpr double kFarAbove = 2;
 
-/// The search counts in whole picoseconds: so much more than a plan is as much.
+/// The search prices in whole picoseconds: a bound this much above a plan is a rounding error.
 static constexpr double kRounding = 1e-5;
 
-/// A copy of the program as the passes leave it; null where they fail, about which nobody hears.
-/// Equal operations are merged first, as communication does in the end: a value that few of them
-/// read may stay in registers then.
+/// A copy of the program after the passes; null if they fail, without a diagnostic. Equal
+/// operations are merged first, as the communicate phase does in the end: with fewer readers, more
+/// values may stay in registers.
 static OwningOpRef<ModuleOp> prepare(ModuleOp module,
                                      llvm::function_ref<void(OpPassManager &)> addPasses) {
   OwningOpRef<ModuleOp> copy = module.clone();
@@ -39,7 +39,8 @@ static OwningOpRef<ModuleOp> prepare(ModuleOp module,
   return succeeded(pm.run(*copy)) ? std::move(copy) : OwningOpRef<ModuleOp>();
 }
 
-/// What the search says of the program on a mesh, with packed weights as they are and taken apart.
+/// The search's lower bound on a mesh in seconds: the lesser of keeping packed weights and taking
+/// them apart. nullopt if the mesh cannot be searched or time is over.
 static std::optional<double> boundOn(const MeshSpec &mesh, ModuleOp module,
                                      const std::function<bool()> &isOver) {
   ShardOptions options;
@@ -56,14 +57,14 @@ static std::optional<double> boundOn(const MeshSpec &mesh, ModuleOp module,
   std::optional<double> least = apart ? bound(*apart) : std::nullopt;
   if (!least || !(*apart)->hasAttr(kUnpacked))
     return least;
-  options.search.clear(); // for which weights are taken apart
+  options.search.clear(); // a search takes packed weights apart
   OwningOpRef<ModuleOp> packed = prepare(module, seed);
   std::optional<double> other = packed ? bound(*packed) : std::nullopt;
   return other ? std::optional(std::min(*least, *other)) : std::nullopt;
 }
 
 namespace {
-/// The least of all finest meshes, or why there is none.
+/// The least bound over all finest meshes, or the reason why there is none.
 struct Certificate {
   std::optional<double> seconds;
   std::string fault;
@@ -73,7 +74,7 @@ struct Certificate {
 static Certificate certify(ModuleOp module, int64_t devices, const BoundRequest &request) {
   if (request.mostAxes > kCertifiedAxes)
     return {{}, llvm::formatv("meshes of {0} axes are too many to search", request.mostAxes).str()};
-  // Axes of a mesh, which the model's annotations name, are not those of another.
+  // The model's annotations name axes of their own mesh.
   OwningOpRef<ModuleOp> free = module.clone();
   (*free)->removeAttr(kAnnotations);
   double least = std::numeric_limits<double>::infinity();
@@ -90,7 +91,7 @@ static Certificate certify(ModuleOp module, int64_t devices, const BoundRequest 
   return {least, ""};
 }
 
-/// What the bound covers, and what it comes from.
+/// What the bound covers and how it was computed.
 static std::string describeScope(int64_t devices, const BoundRequest &request,
                                  const Certificate &searched) {
   std::string text = llvm::formatv("all meshes of {0} devices", devices);
@@ -116,7 +117,7 @@ PlanBound gridloom::boundPlans(ModuleOp module, const cluster::Machine &machine,
     unstaged = std::min(unstaged, work.getSeconds(devices));
     staged = std::min(staged, work.getStagedSeconds(devices, kFarAbove * request.seconds));
   };
-  // Plans that only cut the batch keep packed weights as they are, others take them apart.
+  // Plans that only split the batch keep packed weights; others take them apart.
   add(prepare(module, [](OpPassManager &pm) { pm.addPass(createCloneConstants()); }));
   add(prepare(module, [](OpPassManager &pm) {
     pm.addPass(createCloneConstants());

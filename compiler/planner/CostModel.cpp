@@ -21,7 +21,7 @@ struct StageCost {
 };
 } // namespace
 
-/// Bytes of inputs and outputs, for all micro-batches together, and of states.
+/// Bytes of states, and of inputs and outputs over all micro-batches.
 static int64_t getBindingBytes(func::FuncOp func) {
   auto count = func->getAttrOfType<IntegerAttr>(kMicrobatches);
   auto isCut = [](ShardingAttr sharding) {

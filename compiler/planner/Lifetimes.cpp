@@ -85,7 +85,7 @@ void Lifetimes::finishForCompute(plan::StreamAttr stream, int64_t last, int64_t 
         use(buffer, time - 1, /*forComputeAlone=*/each.next != nullptr);
     }
   llvm::erase_if(open, isOver);
-  // What these have waited for is over, too.
+  // The groups that these waited for are over, too.
   for (plan::GroupOp group : over) {
     auto isBefore = [&](OpenGroup &each) { return each.next == group; };
     for (auto it = llvm::find_if(open, isBefore); it != open.end();
@@ -115,7 +115,7 @@ void Lifetimes::visitGroup(plan::GroupOp group) {
     begin = std::max(begin, written.lookup(getRootBuffer(input)));
   ++begin;
   OpenGroup opened{group, begin, {}};
-  // Those before it on its stream, and those that made its inputs, are over.
+  // Groups before it on its stream, and those that wrote its inputs, end before it begins.
   finishFor(group.getStream(), begin, opened);
   for (Value input : group.getInputs()) {
     if (OpenGroup *writer = findWriter(input))
@@ -141,7 +141,7 @@ void Lifetimes::visitCompute(Operation *step) {
   }
 }
 
-/// All streams have finished when a condition is read.
+/// All streams finish before a condition is read.
 void Lifetimes::meet() {
   now += kStep;
   finishAll();
@@ -222,7 +222,7 @@ int64_t Lifetimes::pack(plan::Space space) const {
   });
   llvm::stable_sort(placed, [](const Life *a, const Life *b) { return a->first < b->first; });
   std::vector<MemoryBlock> blocks;
-  std::multimap<int64_t, unsigned> live; // by their ends
+  std::multimap<int64_t, unsigned> live; // by lastForCompute
   for (auto [i, life] : llvm::enumerate(placed)) {
     live.erase(live.begin(), live.lower_bound(life->first));
     blocks.push_back({life->bytes, {}});

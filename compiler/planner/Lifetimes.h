@@ -12,37 +12,38 @@
 
 namespace gridloom {
 
-/// From which step to which the buffers of a program are in use, by estimate: steps are taken to
-/// run in their order, groups from the last step that their stream has waited for until a step
-/// waits for them. The allocate phase asks instead which events order two uses, for every pair.
+/// Estimates from which step to which each buffer of a program is in use. Compute steps run in
+/// their order; a group begins after the last step that its stream has waited for and ends when a
+/// step waits for it. The allocate phase instead checks for every pair of uses which events order
+/// them.
 class Lifetimes {
 public:
-  /// `program` is as buildProgram leaves it, with slots and bytes of buffers.
+  /// `program` as buildProgram leaves it, with the slots and bytes of its buffers set.
   explicit Lifetimes(plan::ProgramOp program);
 
-  /// Gives two slots to what a pipeline sends and receives: the peer has the last micro-batch's
-  /// while the next is made.
+  /// Double-buffers the values that a pipeline sends and receives: while the peer works on one
+  /// micro-batch, the next one uses the other slot.
   static void addSlots(plan::ProgramOp program);
 
-  /// The bytes that a space takes when buffers that are not in use at once share memory.
+  /// Bytes of a memory space in which buffers that are not in use at the same time share memory.
   int64_t pack(plan::Space space) const;
 
 private:
-  /// Between two compute steps, so that groups can run between them.
+  /// Time between two compute steps; leaves room for groups.
   static constexpr int64_t kStep = int64_t(1) << 20;
 
   struct Life {
     plan::Space space;
     int64_t bytes, first;
-    int64_t last;           ///< until the next group may begin
-    int64_t lastForCompute; ///< until compute knows that it is over
-    bool isPinned;          ///< has several slots
+    int64_t last;           ///< of use, until a group that waits for it begins
+    int64_t lastForCompute; ///< of use, until a compute step has waited for it
+    bool isPinned;          ///< has several slots, so is always in use
   };
-  /// A group that compute has not waited for yet, and when it may begin.
+  /// A group that no compute step has waited for yet, and when it may begin.
   struct OpenGroup {
     plan::GroupOp group;
     int64_t begin;
-    plan::GroupOp next; ///< the first that begins when this one is over
+    plan::GroupOp next; ///< the first group that waits for this one
   };
 
   void visit(mlir::Block &block);
@@ -51,26 +52,27 @@ private:
   void visitControl(mlir::Operation *op);
   void meet();
   void use(mlir::Value buffer, int64_t time, bool forComputeAlone = false);
-  /// The groups that began on a stream up to `last` are over when `next` begins.
+  /// Ends the groups that began on a stream up to `last`: `next` begins after them.
   void finishFor(plan::StreamAttr stream, int64_t last, const OpenGroup &next);
-  /// Compute has waited for these groups, at its step of `time`.
+  /// Ends the groups that began on a stream up to `last`: the compute step at `time` waits for
+  /// them.
   void finishForCompute(plan::StreamAttr stream, int64_t last, int64_t time);
   void finishAll();
   /// The open group that writes the buffer; null where there is none.
   OpenGroup *findWriter(mlir::Value buffer);
-  /// What is in use outside of a loop as well as in it is in use all the while.
+  /// Buffers used both outside and inside a loop are in use throughout the loop.
   void extendOverLoops();
   void mergeInPlace(plan::ProgramOp program);
   Life *find(mlir::Value buffer);
 
   std::vector<Life> lives;
-  llvm::DenseMap<mlir::Value, unsigned> owners; // of root buffers
-  llvm::DenseMap<mlir::Value, int64_t> written; // when a root buffer was written last
+  llvm::DenseMap<mlir::Value, unsigned> owners; // index in lives, by root buffer
+  llvm::DenseMap<mlir::Value, int64_t> written; // last write of a root buffer
   llvm::DenseMap<mlir::Operation *, int64_t> times;
   llvm::DenseMap<plan::StreamAttr, int64_t> known; // up to when a stream has waited
   std::vector<OpenGroup> open;
-  std::vector<std::pair<int64_t, int64_t>> loops; // when each begins and ends, inner ones first
-  int64_t now = 0;                                // of the last compute step
+  std::vector<std::pair<int64_t, int64_t>> loops; // begin and end of each, inner loops first
+  int64_t now = 0;                                // time of the last compute step
 };
 
 } // namespace gridloom

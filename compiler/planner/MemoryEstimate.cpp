@@ -16,7 +16,7 @@
 using namespace mlir;
 using namespace gridloom;
 
-/// Kernels and library calls of a device of each stage.
+/// Runs the layout and fuse phases: kernels and library calls for a device of each stage.
 static LogicalResult makeDevicePrograms(ModuleOp communicated, const MemoryOptions &options) {
   PassManager pm(communicated.getContext());
   pm.enableVerifier(false); // the phases verify the program itself
@@ -25,7 +25,7 @@ static LogicalResult makeDevicePrograms(ModuleOp communicated, const MemoryOptio
   return pm.run(communicated);
 }
 
-/// Orders the steps; each function becomes a program whose streams nothing orders.
+/// Schedules each function and makes it a program without events between streams.
 static std::vector<plan::ProgramOp> buildPrograms(ModuleOp module) {
   auto funcs = llvm::filter_to_vector(module.getOps<func::FuncOp>(),
                                       [](func::FuncOp func) { return !func.isDeclaration(); });
@@ -44,7 +44,7 @@ static std::vector<plan::ProgramOp> buildPrograms(ModuleOp module) {
 
 std::vector<StageMemory> gridloom::estimateCommunicated(ModuleOp module,
                                                         const MemoryOptions &options) {
-  // What is wrong with the module the phases themselves will say.
+  // Errors of the module are reported by the phases of the compilation itself.
   ScopedDiagnosticHandler quiet(module.getContext(), [](Diagnostic &) { return success(); });
   if (failed(makeDevicePrograms(module, options)))
     return {};

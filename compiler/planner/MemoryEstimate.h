@@ -13,22 +13,21 @@
 
 namespace gridloom {
 
-/// What decides about values in memory beside the shardings: of the target, and of the request.
+/// Options of the target and the request that, like shardings, decide which values take memory.
 struct MemoryOptions {
   LayoutOptions layout;
   FuseOptions fuse;
   CommunicateOptions communicate = {};
 };
 
-/// What a device of each stage will keep, by estimate, of a module as the shard phase leaves it:
-/// about what computeMemory says after the allocate phase. Values and kernels are those that the
-/// phases after it make of a copy; how long they live follows from the order of steps alone,
-/// without events between streams. Empty, without a diagnostic, for a module that cannot be
-/// partitioned. The module stays as it is.
+/// Estimates the memory of a device of each stage from a module as the shard phase leaves it; close
+/// to what computeMemory says after the allocate phase. The phases up to fuse run on a copy;
+/// lifetimes follow from the order of steps alone, without events between streams. Empty, without a
+/// diagnostic, if the module cannot be partitioned. The module is unchanged.
 std::vector<StageMemory> estimateMemory(mlir::ModuleOp module, const MemoryOptions &options);
 
-/// The same of a module as the communicate phase leaves it, which is consumed: it is no program any
-/// more.
+/// The same for a module as the communicate phase leaves it. Consumes the module, which is no valid
+/// program afterwards.
 std::vector<StageMemory> estimateCommunicated(mlir::ModuleOp module, const MemoryOptions &options);
 
 } // namespace gridloom

@@ -68,7 +68,7 @@ int64_t gridloom::countDevices(const MeshSpec &mesh) {
 }
 
 std::vector<MeshSpec> gridloom::enumerateMeshes(int64_t count, StringRef strategy) {
-  // A strategy of one kind uses every axis for it as it is.
+  // A strategy of one kind uses all axes for it, so a second axis would change nothing.
   bool twoAxes = strategy == "auto" || (strategy.contains("tp") && strategy.contains('+'));
   std::vector<MeshSpec> meshes;
   for (int64_t data = 1; data <= count; ++data) {
@@ -93,14 +93,14 @@ std::vector<MeshSpec> gridloom::enumerateMeshes(int64_t count, StringRef strateg
   return meshes;
 }
 
-/// Devices joined by the fastest links of which there are several blocks; all of them where there
-/// is one.
+/// Devices in a block of the fastest links; all devices if there is one block, or if blocks do not
+/// divide them.
 static int64_t getFastBlock(const cluster::Machine &machine, int64_t count) {
   int64_t block = machine.levels.empty() ? count : machine.levels.front().block;
   return block <= 1 || block >= count || count % block != 0 ? count : block;
 }
 
-/// "x=4,y=2" of axes that have more than one device.
+/// "x=4,y=2"; leaves out axes of one device.
 static MeshSpec nameAxes(ArrayRef<int64_t> sizes) {
   MeshSpec mesh;
   for (int64_t size : sizes)
@@ -113,7 +113,7 @@ MeshSpec gridloom::makeSearchMesh(const cluster::Machine &machine, int64_t count
   int64_t block = getFastBlock(machine, count);
   SmallVector<int64_t> sizes(block == count ? mostAxes : mostAxes - 1, 1);
   for (int64_t rest = block, factor = block; rest > 1; rest /= factor) {
-    // The largest prime left, to the smallest axis.
+    // The largest prime factor left goes to the smallest axis.
     factor = 1;
     for (int64_t i = 2, left = rest; left > 1; ++i)
       for (; left % i == 0; left /= i)
@@ -127,8 +127,8 @@ MeshSpec gridloom::makeSearchMesh(const cluster::Machine &machine, int64_t count
 
 using Sizes = SmallVector<int64_t, 4>;
 
-/// All ways to write a number as a product of so many factors above 1, none above `most` and the
-/// largest first; those with small factors come first.
+/// All ways to write a number as a product of `factors` factors from 2 to `most`, the largest
+/// first. Products with a small first factor come first.
 static std::vector<Sizes> listProducts(int64_t number, size_t factors, int64_t most) {
   if (factors == 0)
     return number == 1 ? std::vector<Sizes>(1) : std::vector<Sizes>();
@@ -157,8 +157,8 @@ struct Axes {
 };
 } // namespace
 
-/// The meshes of so many axes, those that have most of them within blocks first. What one of fewer
-/// axes can say one of these can.
+/// The meshes of exactly `axes` axes, those with the most axes within blocks first. They can
+/// express every split of a mesh with fewer axes.
 static std::vector<Axes> listMeshes(int64_t blocks, int64_t block, size_t axes) {
   std::vector<Axes> all;
   for (size_t outer = blocks > 1 ? 1 : 0; outer <= axes; ++outer)
@@ -168,7 +168,7 @@ static std::vector<Axes> listMeshes(int64_t blocks, int64_t block, size_t axes) 
   return all;
 }
 
-/// Products of some of the sizes.
+/// Products of all subsets of the sizes, 1 included.
 static std::set<int64_t> listShares(ArrayRef<int64_t> sizes) {
   std::set<int64_t> shares = {1};
   for (int64_t size : sizes)
@@ -177,15 +177,15 @@ static std::set<int64_t> listShares(ArrayRef<int64_t> sizes) {
   return shares;
 }
 
-/// How many devices axes of a mesh have together, for one use of them.
+/// The numbers of devices that subsets of a mesh's axes have together.
 static std::set<int64_t> listShares(const Axes &mesh) {
   Sizes all = mesh.between;
   llvm::append_range(all, mesh.within);
   return listShares(all);
 }
 
-/// Whether so many rows can be split over axes such that the others are within a block, or have all
-/// of one.
+/// Whether `rows` can be split over axes so that the other axes stay within a block or cover a
+/// whole one.
 static bool splitsRows(const Axes &mesh, int64_t rows) {
   int64_t blocks = 1;
   for (int64_t size : mesh.between)

@@ -13,10 +13,11 @@
 using namespace mlir;
 using namespace gridloom;
 
-/// Distances between like operations that are tried as the length of a layer.
+/// The most distances between like operations that are tried as the length of a layer.
 static constexpr size_t kMostPeriods = 8;
 
-/// Constants and weights are read where they are wanted; where they stand says nothing.
+/// Operations without operands, such as constants and weights, are ignored: where they are does not
+/// matter.
 static bool isLeaf(Operation *op) { return op->getNumOperands() == 0; }
 
 static SmallVector<Operation *> listOperations(func::FuncOp func) {
@@ -27,7 +28,7 @@ static SmallVector<Operation *> listOperations(func::FuncOp func) {
   return operations;
 }
 
-/// The attributes but for the name of a weight or parameter.
+/// The attributes without the name of a weight or parameter.
 static DictionaryAttr getProperties(Operation *op) {
   auto weight = dyn_cast<loom::GetWeightOp>(op);
   if (!weight && !op->hasAttr(loom::kGradientOf) && !op->hasAttr(loom::kAccumulates))
@@ -41,7 +42,7 @@ static DictionaryAttr getProperties(Operation *op) {
 }
 
 namespace {
-/// Compares operations of one function at a distance.
+/// Compares operations of a function with those a period later.
 class Comparison {
 public:
   explicit Comparison(func::FuncOp func) : operations(listOperations(func)) {
@@ -54,8 +55,8 @@ public:
   }
   ArrayRef<Operation *> getOperations() const { return operations; }
   SmallVector<size_t> listPeriods() const;
-  /// The first and the number of the operations in the longest stretch where each is like the one
-  /// a period later.
+  /// The first operation and the length of the longest stretch in which each operation is like the
+  /// one a period later.
   std::pair<size_t, size_t> findStretch(size_t period) const;
 
 private:
@@ -68,7 +69,7 @@ private:
 };
 } // namespace
 
-/// The commonest distances from operations to the next of their kind.
+/// The most common distances from operations to the next of their kind.
 SmallVector<size_t> Comparison::listPeriods() const {
   llvm::DenseMap<size_t, size_t> last;
   llvm::MapVector<size_t, size_t> counts; // by distance
@@ -133,7 +134,7 @@ std::optional<Layers> Layers::find(ModuleOp module) {
     for (size_t period : comparison.listPeriods()) {
       auto [begin, length] = comparison.findStretch(period);
       Chain chain{begin, period, length / period + 1};
-      // Of two that cover as much the shorter layers.
+      // Of two that cover equally much, the one with the shorter layers.
       size_t covered = chain.count * chain.period, before = best.count * best.period;
       if (chain.count > 1 && (covered > before || (covered == before && period < best.period)))
         best = chain;
@@ -158,8 +159,8 @@ static std::array<llvm::DenseSet<Attribute>, 2> collectStates(func::FuncOp func)
   return states;
 }
 
-/// Takes layers out of a function. False, with the function in pieces, where something else reads
-/// them, or only some of them have outputs.
+/// Removes layers from a function. False, with the function left invalid, if something else reads
+/// them, if only some of them have outputs, or if a state is no longer both read and written.
 bool Layers::shorten(func::FuncOp func, const Chain &chain, size_t kept) {
   SmallVector<Operation *> operations = listOperations(func);
   llvm::DenseMap<Operation *, size_t> position;
@@ -183,7 +184,7 @@ bool Layers::shorten(func::FuncOp func, const Chain &chain, size_t kept) {
   };
   Operation *terminator = func.front().getTerminator();
   auto returns = [&](Value value) { return llvm::is_contained(value.getUsers(), terminator); };
-  // A result that every layer has goes with it.
+  // A result that every layer returns is removed with its layer.
   llvm::BitVector isGone(terminator->getNumOperands());
   for (OpOperand &use : terminator->getOpOperands()) {
     std::optional<size_t> at = find(use.get());
@@ -207,7 +208,7 @@ bool Layers::shorten(func::FuncOp func, const Chain &chain, size_t kept) {
   llvm::BitVector isUnread(func.getNumArguments());
   for (BlockArgument argument : func.getArguments())
     if (!argument.use_empty())
-      isUnread.set(argument.getArgNumber()); // as yet
+      isUnread.set(argument.getArgNumber()); // reset below if it is still read
   terminator->eraseOperands(isGone);
   if (failed(func.eraseResults(isGone)))
     return false;

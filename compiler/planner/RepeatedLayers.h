@@ -14,22 +14,22 @@
 
 namespace gridloom {
 
-/// The layers of a program: stretches of operations one after another, as many in each function,
-/// that are the same but for the names of their weights, inputs and outputs. Each reads the one
-/// before it as that one reads its own.
+/// The layers of a program: consecutive stretches of operations, equally many in each function,
+/// that differ only in the names of weights, inputs and outputs. Each reads the layer before it in
+/// the same way.
 class Layers {
 public:
-  /// Those of a simplified program that cover most of it. Nothing where a function has none, or
-  /// where not all functions have as many.
+  /// The layers of a simplified program that cover most of it. nullopt if a function has none, or
+  /// if functions have different numbers of layers.
   static std::optional<Layers> find(mlir::ModuleOp module);
 
   int64_t getCount() const { return count; }
-  /// A copy of the program with the first `kept` layers alone; what reads the last layer reads the
-  /// last of these. Null where that is no program.
+  /// A copy of the program with only the first `kept` layers; readers of the last layer read the
+  /// last kept one. Null if that is not a valid program.
   mlir::OwningOpRef<mlir::ModuleOp> keep(int64_t kept) const;
 
 private:
-  /// In one function, by positions of operations that read something.
+  /// Layers of one function, by positions among its operations with operands.
   struct Chain {
     size_t begin, period, count;
     size_t getEnd() const { return begin + count * period; }
@@ -39,7 +39,7 @@ private:
   static bool shorten(mlir::func::FuncOp func, const Chain &chain, size_t kept);
 
   mlir::ModuleOp module;
-  llvm::SmallVector<std::optional<Chain>> chains; ///< by function; none of bodies
+  llvm::SmallVector<std::optional<Chain>> chains; ///< by function; nullopt for bodies
   int64_t count = 0;
 };
 

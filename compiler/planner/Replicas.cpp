@@ -37,7 +37,7 @@ void Replicas::run(size_t count, ArrayRef<ModuleOp> programs,
                    llvm::function_ref<void(size_t, GetProgram)> task) {
   std::atomic<size_t> next = 0;
   size_t others = count == 0 ? 0 : std::min(workers.size(), count - 1);
-  // Written here: threads may not look at each other's programs.
+  // Written before the threads start: they may not read another thread's context.
   for (ModuleOp program : programs)
     if (std::string &text = texts[program]; text.empty() && others > 0) {
       llvm::raw_string_ostream os(text);

@@ -17,26 +17,26 @@
 
 namespace gridloom {
 
-/// Runs tasks on several threads. Each thread but the first has a context of its own, with copies
-/// of the programs that its tasks ask for: threads share nothing, and wait for nothing.
+/// Runs tasks on several threads. Each thread but the first has its own context, with copies of the
+/// programs that its tasks ask for, so threads share nothing and never wait.
 class Replicas {
 public:
-  /// At least one thread.
+  /// `numThreads` is at least 1.
   explicit Replicas(unsigned numThreads);
   ~Replicas();
 
-  /// The program for one task; the same at each call.
+  /// Maps a program to the copy of the task's thread; the same copy at each call.
   using GetProgram = llvm::function_ref<mlir::ModuleOp(mlir::ModuleOp)>;
-  /// Runs task(0) to task(count - 1), each once, in any order. A task changes none of `programs`,
-  /// which it gets as its thread has them.
+  /// Runs task(0) to task(count - 1), each once, in any order. Tasks get `programs` from GetProgram
+  /// and must not change them.
   void run(size_t count, llvm::ArrayRef<mlir::ModuleOp> programs,
            llvm::function_ref<void(size_t, GetProgram)> task);
 
 private:
   struct Worker;
 
-  std::vector<std::unique_ptr<Worker>> workers;         ///< the others
-  llvm::DenseMap<mlir::Operation *, std::string> texts; ///< bytecode
+  std::vector<std::unique_ptr<Worker>> workers;         ///< all threads but the first
+  llvm::DenseMap<mlir::Operation *, std::string> texts; ///< bytecode, by program
 };
 
 } // namespace gridloom

@@ -22,40 +22,42 @@
 using namespace mlir;
 using namespace gridloom;
 
-/// An estimate of memory this many times the limit refuses a candidate without allocating it.
+/// A candidate whose estimated memory is this many times the limit is refused without allocating
+/// it.
 static constexpr int64_t kFarAbove = 2;
-/// Candidates that fit which are simulated: each is compiled up to allocation, which for a large
-/// model takes seconds.
+/// The most candidates that fit to simulate: each is compiled up to allocation, which takes seconds
+/// for a large model.
 static constexpr size_t kMaxSimulated = 4;
-/// Nor is one simulated whose sum is so many times the least: in the zoo no candidate's lead in the
-/// simulator is more than 1.23 times what the sums say.
+/// Candidates whose sum is this many times that of the first that fits are not simulated: in the
+/// zoo no candidate's lead in the simulator is more than 1.23 times what the sums say.
 static constexpr double kFarSlower = 1.3;
-/// Layers of the two programs whose difference is taken for a layer: neither the first nor the last
-/// is in it.
+/// Layers of the two programs whose difference is the time of a layer, free of the first and the
+/// last one.
 static constexpr int64_t kFewLayers = 3, kMoreLayers = 4;
-/// Where fewer layers than these are left out, that saves nothing.
+/// With fewer layers than this, extrapolation saves nothing.
 static constexpr int64_t kLeastLayers = 12;
-/// More threads than these are not worth their copies of the program.
+/// More threads than this are not worth their copies of the program.
 static constexpr unsigned kMostThreads = 4;
-/// How often a search whose plan does not fit is run again with less memory: it does not count the
-/// copies that gathers make, nor padding.
+/// How often a search whose plan does not fit is run again with less memory: the search counts
+/// neither the copies that gathers make nor padding.
 static constexpr int kMostSqueezes = 5;
-/// How far what is extrapolated may be off.
+/// Relative error to allow for in extrapolated times.
 static constexpr double kTolerance = 1e-3;
 
-/// Candidates that are looked at together, on as many threads as there are: on how many makes no
-/// difference.
+/// Candidates that are tried out together. A constant, so that the choice does not depend on the
+/// number of threads.
 static constexpr size_t kTogether = 2;
 
 namespace {
-/// The candidates of one choice, weighed as far as it takes to choose.
+/// Weighs the candidates of one choice as far as it takes to choose, and tries the best out.
 ///
-/// Of a program with many equal layers each candidate is weighed with few of them first, which
-/// tells what the whole program takes at least. By rising sums, whole programs are weighed until
-/// the least is known: the order of those that are simulated is the same as if all had been.
+/// If the program has many equal layers, each candidate is weighed with few of them first, which
+/// bounds the whole program's sum from below. Whole programs are then weighed by rising bounds
+/// until the least sum is known, so candidates are simulated in the same order as if all had been
+/// weighed whole.
 ///
-/// When the limits are reached, those that are weighed by then are tried out by rising sums until
-/// one fits, then the others one by one.
+/// When the limits are reached, candidates weighed by then are tried out by rising sums until one
+/// fits, then the others one by one.
 class Trials {
 public:
   Trials(ModuleOp module, const StrategyRequest &request, Choice &choice)
@@ -90,12 +92,12 @@ private:
   const StrategyRequest &request;
   Choice &choice;
   Replicas replicas;
-  std::mutex mutex; ///< of the progress
+  std::mutex mutex; ///< guards progress
   PlanProgress progress;
   std::vector<bool> isWeighed;    ///< by candidate: with few layers or as a whole
   std::vector<bool> isWhole;      ///< weighed as a whole
   std::vector<bool> isDone;       ///< tried out, or not worth it
-  std::vector<Candidate *> tried; ///< simulated, and fit
+  std::vector<Candidate *> tried; ///< simulated and fitting
 };
 } // namespace
 
@@ -105,13 +107,13 @@ unsigned Trials::countThreads(const StrategyRequest &request) {
   return std::max(threads, 1U);
 }
 
-/// What a candidate takes with few of the layers; what these do not allow, more of them do not.
-/// False if a search was cut: what two such take tells nothing of a layer.
+/// Weighs a candidate with few layers. What few layers do not allow, more do not. False if a search
+/// was cut: the difference of such results says nothing about a layer.
 static bool weighLayers(Candidate &candidate, ModuleOp few, ModuleOp more, int64_t layers,
                         const MemoryOptions &memory) {
   ShardOptions options = candidate.options;
   options.mergesStages = true;
-  options.searched = nullptr; // of the whole program
+  options.searched = nullptr; // is of the whole program
   options.prices = std::make_shared<SplitPrices>();
   options.limits = std::make_shared<SearchLimits>(SearchLimits{candidate.options.limits->isOver});
   WeighedLayers less{kFewLayers, weigh(few, options, memory, /*estimates=*/false)};
@@ -129,7 +131,7 @@ static bool weighLayers(Candidate &candidate, ModuleOp few, ModuleOp more, int64
   return true;
 }
 
-/// Tells how far planning has come: one more is weighed, or this one simulated.
+/// Reports progress: one more candidate is weighed, or `simulated` is simulated.
 void Trials::report(const Candidate *simulated) {
   std::lock_guard lock(mutex);
   progress.candidates = choice.candidates.size();
@@ -142,7 +144,7 @@ void Trials::report(const Candidate *simulated) {
 }
 
 namespace {
-/// What was known of a candidate's searches before it was looked at once more.
+/// The state of a candidate's searches before another look at it.
 struct SearchState {
   SearchLimits limits;
   std::optional<SearchMemo> searched;
@@ -151,7 +153,7 @@ struct SearchState {
     if (options.searched)
       searched = *options.searched;
   }
-  /// As if it had not been looked at once more.
+  /// Undoes that look.
   void restore(const ShardOptions &options) const {
     *options.limits = limits;
     if (searched)
@@ -160,17 +162,17 @@ struct SearchState {
 };
 } // namespace
 
-/// Runs a task for each of these candidates, in order, while there is time and work left, the first
-/// ones in any case. Whether its result is to be taken: it does not depend on the threads unless
-/// the time is over.
+/// Runs a task for each of these candidates, in order, while time and steps are left; for the first
+/// `numNeeded` in any case. Returns which results to take, which depends on the threads only if
+/// time runs out.
 std::vector<bool> Trials::look(ArrayRef<size_t> indices, size_t numNeeded,
                                ArrayRef<ModuleOp> programs,
                                llvm::function_ref<void(size_t, Replicas::GetProgram)> task) {
   std::mutex lookMutex;
-  std::vector<std::optional<uint64_t>> steps(indices.size()); // of those that are finished
+  std::vector<std::optional<uint64_t>> steps(indices.size()); // of finished tasks
   std::vector<std::optional<SearchState>> states(indices.size());
   uint64_t before = choice.countSteps();
-  auto isLeftFor = [&](size_t i) { // as far as is known: others before may not be finished
+  auto isLeftFor = [&](size_t i) { // as far as known: tasks before may still run
     uint64_t taken = before;
     for (size_t k = 0; k < i && steps[k]; ++k)
       taken += *steps[k];
@@ -188,7 +190,7 @@ std::vector<bool> Trials::look(ArrayRef<size_t> indices, size_t numNeeded,
     std::lock_guard lock(lookMutex);
     steps[i] = 1 + candidate.options.limits->rounds - states[i]->limits.rounds;
   });
-  // A thread may have begun one before it was known that those before it leave nothing.
+  // A thread may have begun a task before the steps of earlier ones were known.
   std::vector<bool> isTaken(indices.size());
   for (auto [i, index] : llvm::enumerate(indices)) {
     isTaken[i] = steps[i] && isLeftFor(i);
@@ -199,18 +201,18 @@ std::vector<bool> Trials::look(ArrayRef<size_t> indices, size_t numNeeded,
   return isTaken;
 }
 
-/// Whether few layers would save little: most of a search's work is in what all layers share, and
-/// what it finds on all devices is seldom far from the best.
+/// Whether few layers would save little: most of such a search's work is shared by all layers. Its
+/// result is seldom far from the best.
 static bool isBestWhole(const Candidate &candidate) {
   return candidate.options.search.size() > 1 && !candidate.options.hasPipeline();
 }
 
-/// Weighs candidates with few layers, where that saves work.
+/// Weighs all candidates, with few layers where that saves work.
 void Trials::weighLayers() {
   SmallVector<size_t> order;
   for (size_t i = 0; i < isWhole.size(); ++i)
     order.push_back(i);
-  // What is quick and often good: first without stages, then the search, then with stages.
+  // Quick and often good ones first: without stages, then searches, then with stages.
   if (request.limits.isQuickFirst)
     llvm::stable_sort(order, [&](size_t a, size_t b) {
       auto rank = [&](size_t i) {
@@ -229,13 +231,13 @@ void Trials::weighLayers() {
   }
   if (!few || !more)
     return weighWhole(order);
-  // Where there is time for all, what takes longest begins first.
+  // If there is time for all, the longest tasks begin first.
   if (!request.limits.isQuickFirst)
     std::stable_partition(order.begin(), order.end(),
                           [&](size_t i) { return isBestWhole(choice.candidates[i]); });
   std::vector<Weighed> whole(order.size());
   std::vector<Candidate> layered(order.size());
-  std::vector<char> isKnown(order.size(), true); // threads write beside each other
+  std::vector<char> isKnown(order.size(), true); // not bool: threads write neighbouring elements
   auto isTaken = look(order, 0, {module, *few, *more}, [&](size_t i, Replicas::GetProgram get) {
     const Candidate &candidate = choice.candidates[order[i]];
     if (isBestWhole(candidate)) {
@@ -258,7 +260,7 @@ void Trials::weighLayers() {
   }
 }
 
-/// What the whole program takes with a candidate.
+/// Records what the whole program takes with a candidate.
 static void take(Candidate &candidate, const Weighed &weighed) {
   candidate.isExtrapolated = false;
   candidate.sumSeconds = weighed.getSeconds();
@@ -274,7 +276,7 @@ void Trials::take(size_t index, const Weighed &weighed) {
   ::take(choice.candidates[index], weighed);
 }
 
-/// Weighs the whole program with these candidates, the first ones in any case.
+/// Weighs the whole program with these candidates; the first `numNeeded` in any case.
 void Trials::weighWhole(ArrayRef<size_t> indices, size_t numNeeded) {
   std::vector<Weighed> weighed(indices.size());
   auto isTaken = look(indices, numNeeded, module, [&](size_t i, Replicas::GetProgram get) {
@@ -283,7 +285,7 @@ void Trials::weighWhole(ArrayRef<size_t> indices, size_t numNeeded) {
     if (!isWeighed[indices[i]])
       report();
   });
-  bool isLess = false; // than extrapolated: the layers are not alike after all
+  bool isLess = false; // less than extrapolated: the layers are not alike after all
   for (auto [index, found, isNew] : llvm::zip_equal(indices, weighed, isTaken)) {
     if (!isNew)
       continue;
@@ -295,7 +297,7 @@ void Trials::weighWhole(ArrayRef<size_t> indices, size_t numNeeded) {
     weighRest();
 }
 
-/// Weighs the whole program with all candidates.
+/// Weighs the whole program with all remaining candidates.
 void Trials::weighRest() {
   SmallVector<size_t> rest;
   for (size_t i = 0; i < isWhole.size(); ++i)
@@ -305,7 +307,7 @@ void Trials::weighRest() {
     weighWhole(rest);
 }
 
-/// Why a candidate cannot fit that takes so much by estimate; empty where it may.
+/// Why a candidate cannot fit; empty if it may.
 static std::string findExcess(const Candidate &candidate, int64_t limit) {
   auto format = [](int64_t bytes) { return formatBytes(static_cast<uint64_t>(bytes)); };
   if (limit && candidate.estimatedBytes / kFarAbove > limit)
@@ -317,9 +319,9 @@ static std::string findExcess(const Candidate &candidate, int64_t limit) {
   return "";
 }
 
-/// Compiles a candidate up to allocation and simulates it, unless it takes more than the limit
-/// without activations, or far more by estimate. Whether it fits; what stands against it refuses
-/// it.
+/// Compiles a candidate up to allocation and simulates it, unless the lower bound of its memory
+/// exceeds the limit, or its estimate does by far. Returns whether it fits; if not, refuses it with
+/// the reason.
 bool Trials::tryOne(Candidate &candidate, ModuleOp program) const {
   int64_t limit = choice.memoryLimit;
   std::string error = findExcess(candidate, limit);
@@ -338,13 +340,13 @@ bool Trials::tryOne(Candidate &candidate, ModuleOp program) const {
   return false;
 }
 
-/// What a device keeps, as far as it is known.
+/// A device's memory, by the best figure known.
 static int64_t getNeeded(const Candidate &candidate) {
   return candidate.memoryBytes ? candidate.memoryBytes
                                : std::max(candidate.leastBytes, candidate.estimatedBytes);
 }
 
-/// The same candidate, of which nothing is known.
+/// The same candidate with all results cleared.
 static Candidate searchAgain(const Candidate &candidate) {
   Candidate again;
   again.name = candidate.name;
@@ -353,9 +355,9 @@ static Candidate searchAgain(const Candidate &candidate) {
   return again;
 }
 
-/// The same; a search whose plan takes more than the limit is run again with less memory, between
-/// what was too much and what was too little to find any splits. Without a limit of the user's the
-/// first search had none, which takes a fraction of the time.
+/// tryOne; a search whose plan exceeds the limit is run again with less memory, between an amount
+/// that was too much and one that was too little to find any splits. Unless the user gives a limit,
+/// the first search has none, which takes a fraction of the time.
 void Trials::tryWithin(Candidate &candidate, ModuleOp program) const {
   int64_t limit = choice.memoryLimit;
   if (tryOne(candidate, program) || candidate.options.search.empty() || !limit ||
@@ -381,7 +383,7 @@ void Trials::tryWithin(Candidate &candidate, ModuleOp program) const {
   }
 }
 
-/// Tries candidates out; those that fit are kept.
+/// Tries candidates out and keeps those that fit.
 void Trials::tryOut(ArrayRef<size_t> indices) {
   std::vector<Candidate> results(indices.size());
   auto isTaken = look(indices, 1, module, [&](size_t i, Replicas::GetProgram get) {
@@ -399,7 +401,7 @@ void Trials::tryOut(ArrayRef<size_t> indices) {
   }
 }
 
-/// Searches that were ended and whose plans do not fit: again, to their end, until one does.
+/// If nothing fits, runs searches that were cut again, to their end, until a plan fits.
 void Trials::finishSearches() {
   for (auto [i, candidate] : llvm::enumerate(choice.candidates)) {
     if (!tried.empty())
@@ -416,7 +418,7 @@ void Trials::finishSearches() {
   }
 }
 
-/// That no candidate is left, with the one that needs least.
+/// Reports that no candidate fits, and which one needs least.
 LogicalResult Trials::refuseAll() {
   weighRest(); // to say which needs least
   std::vector<Candidate> &candidates = choice.candidates;
@@ -448,8 +450,8 @@ LogicalResult Trials::refuseAll() {
   return error;
 }
 
-/// Whether two candidates are, by all that is known, the same program: axes that are used alike
-/// make no difference, nor does a search that finds a known strategy.
+/// Whether two candidates are the same program as far as sum and memory tell: swapping axes that
+/// are used alike makes no difference, and a search may find a known strategy.
 static bool areAlike(const Candidate &a, const Candidate &b) {
   return a.sumSeconds == b.sumSeconds && a.leastBytes == b.leastBytes &&
          a.estimatedBytes == b.estimatedBytes;
@@ -460,21 +462,21 @@ static double getLeastSeconds(const Candidate &candidate) {
   return (candidate.isExtrapolated ? 1 - kTolerance : 1) * candidate.sumSeconds;
 }
 
-/// Whether a candidate takes so much longer than the first that fits; if there is none yet, than
+/// Whether a candidate takes far longer than `first`, the first that fits or, if there is none yet,
 /// the first that is looked at.
 static bool isFarSlower(const Candidate &candidate, const Candidate &first) {
   return getLeastSeconds(candidate) > kFarSlower * first.sumSeconds;
 }
 
-/// Whether a candidate need not be simulated once so many are, or are to be, and this is the first
-/// of them.
+/// Whether a candidate need not be simulated when `looked` others are or will be; `first` is the
+/// first of them.
 bool Trials::isEnough(const Candidate &candidate, size_t looked, const Candidate *first) const {
   return looked >= request.leastSimulated &&
          (looked >= kMaxSimulated || (first && isFarSlower(candidate, *first)));
 }
 
-/// Some open candidates of those that are weighed, whose sums are, or may be, the least; none of
-/// two that are alike, which come one after the other if the first does not fit.
+/// The next open weighed candidates, by rising least sum. Ends before one that is like the first of
+/// them, which is only tried if that one does not fit.
 SmallVector<size_t> Trials::findNext() const {
   SmallVector<size_t> open;
   for (auto [i, candidate] : llvm::enumerate(choice.candidates))
@@ -497,7 +499,7 @@ SmallVector<size_t> Trials::findNext() const {
   return next;
 }
 
-/// Weighs the next candidate of those that there was no time for; false if there is none.
+/// Weighs the next unweighed candidate; false if there is none.
 bool Trials::weighOneMore() {
   for (auto [i, candidate] : llvm::enumerate(choice.candidates))
     if (!isWeighed[i]) {
@@ -531,7 +533,7 @@ void Trials::shortlist() {
   }
 }
 
-/// Whether a candidate would be looked at further if there was time.
+/// Whether a candidate would have been looked at further with more time.
 bool Trials::isLeft(size_t index) const {
   const Candidate &candidate = choice.candidates[index];
   if (!isWeighed[index])
@@ -541,7 +543,7 @@ bool Trials::isLeft(size_t index) const {
 }
 
 LogicalResult Trials::run() {
-  // What is searched to weigh a candidate is not searched again to compile it.
+  // A search that weighs a candidate is not run again to compile it.
   for (Candidate &candidate : choice.candidates)
     if (!candidate.options.search.empty())
       candidate.options.searched = std::make_shared<SearchMemo>();
@@ -550,7 +552,7 @@ LogicalResult Trials::run() {
   finishSearches();
   if (tried.empty())
     return refuseAll();
-  // Of equal ones the first, whose sum is the least.
+  // Of equal ones the first, which has the least sum.
   Candidate *best = *std::min_element(tried.begin(), tried.end(), [](auto *a, auto *b) {
     return a->simulatedSeconds < b->simulatedSeconds;
   });

@@ -10,8 +10,8 @@
 
 namespace gridloom {
 
-/// Of the choice's candidates takes the one that fits and is the fastest in the simulator. Errors
-/// are emitted on the module.
+/// Chooses the candidate that fits and is the fastest in the simulator. Errors are emitted on the
+/// module.
 mlir::LogicalResult pickCandidate(mlir::ModuleOp module, const StrategyRequest &request,
                                   Choice &choice);
 

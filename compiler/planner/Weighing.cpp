@@ -1,4 +1,4 @@
-//===- Weighing.cpp - what a candidate takes, before it is compiled -------===//
+//===- Weighing.cpp - estimates of a candidate before compiling -----------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- Weighing.h - what a candidate takes, before it is compiled -*- C++ -*-===//
+//===- Weighing.h - estimates of a candidate before compiling -----*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -12,29 +12,29 @@
 
 namespace gridloom {
 
-/// What the phases up to communication make of a way to split a program.
+/// Estimates for a way to split a program, from the phases up to communicate.
 struct Weighed {
-  std::string refusal; ///< the first error; then there is nothing else
+  std::string refusal; ///< the first error; if there is one, the rest is unset
   std::vector<Estimate> estimates;
-  int64_t estimatedBytes = 0; ///< a device keeps about so much, if that was asked for
+  int64_t estimatedBytes = 0; ///< estimated memory of a device; 0 if not asked for
   int64_t stages = 1;         ///< of the mesh
 
   double getSeconds() const;     ///< all specialisations together
   int64_t getLeastBytes() const; ///< of the one that needs most
 };
 
-/// Runs the phases on a copy; `estimates` memory as well.
+/// Runs the phases on a copy. `estimates`: whether to estimate memory, too.
 Weighed weigh(mlir::ModuleOp module, ShardOptions options, const MemoryOptions &memory,
               bool estimates);
 
-/// A number of layers, and what a program takes that has so many.
+/// The estimates for a program with `count` layers.
 struct WeighedLayers {
   int64_t count;
   Weighed weighed;
 };
 
-/// The seconds of a step with so many layers, from what fewer take with their stages merged. Stages
-/// take at least so much, since the slowest takes no less than its part.
+/// Extrapolates the seconds of a step with `layers` layers from programs with fewer, whose stages
+/// are merged. A lower bound if there are stages: the slowest takes at least an even share.
 double extrapolateSeconds(const WeighedLayers &few, const WeighedLayers &more, int64_t layers);
 
 } // namespace gridloom

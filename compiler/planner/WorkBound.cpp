@@ -16,7 +16,7 @@
 using namespace mlir;
 using namespace gridloom;
 
-/// In rising order. A batch may be of billions.
+/// In rising order. Takes sqrt(number) steps: a batch may be billions.
 static std::vector<int64_t> listDivisors(int64_t number) {
   std::vector<int64_t> small, large;
   for (int64_t divisor = 1; divisor <= number / divisor; ++divisor) {
@@ -31,7 +31,7 @@ static std::vector<int64_t> listDivisors(int64_t number) {
 }
 
 namespace {
-/// The least that one operation takes, over all ways to divide its factors.
+/// The least time of one operation over all ways to divide its factors.
 class Divisions {
 public:
   Divisions(Operation *op, const cluster::Machine &machine)
@@ -43,8 +43,8 @@ public:
           static_cast<double>(loom::getByteSize(type.clone(ArrayRef<int64_t>()))));
   }
 
-  /// With each factor in a number of parts that together divide `devices`, and one of the parallel
-  /// factors, or none, in `cut` times as many.
+  /// Tries all numbers of parts per factor whose product divides `devices`; `cut` further divides
+  /// one parallel factor, or none.
   double findLeast(int64_t devices, int64_t cut) {
     least = std::numeric_limits<double>::infinity();
     divisors = listDivisors(devices);
@@ -64,12 +64,12 @@ private:
     if (factor == parts.size())
       return weigh();
     divide(factor + 1, devices);
-    // A factor of one element has nothing to divide; more parts than elements take no less than as
-    // many, but there may be no such divisor.
+    // A factor of one element cannot be divided. More parts than elements take as long as one part
+    // per element, but that may be no divisor.
     if (rule.kinds[factor] == dist::FactorKind::NeedReplication || rule.sizes[factor] == 1)
       return;
     int64_t before = parts[factor];
-    for (int64_t count : divisors) { // of all devices, so of any part of them
+    for (int64_t count : divisors) { // includes all divisors of the devices left
       if (count == 1 || devices % count)
         continue;
       parts[factor] = before * count;
@@ -122,7 +122,7 @@ WorkBound::WorkBound(ModuleOp module, const cluster::Machine &machine) : machine
       addProgram(func);
 }
 
-/// What tells the time of an operation from that of another: all but its values.
+/// What decides the time of an operation: all but its values.
 static std::string getKey(Operation *op, bool isCut, const loom::Libraries &libraries) {
   std::string key;
   llvm::raw_string_ostream os(key);
@@ -133,16 +133,16 @@ static std::string getKey(Operation *op, bool isCut, const loom::Libraries &libr
   return key;
 }
 
-/// The number of which micro-batches are a divisor: every input is cut along its leading dimension,
-/// states are not, nor loops.
+/// Numbers of micro-batches divide this: the rows of all inputs, which are cut along their leading
+/// dimension. 1 with states, loops or branches, which are not cut.
 static int64_t getBatch(func::FuncOp func) {
   bool isWhole = false;
   func.walk([&](Operation *op) { isWhole |= loom::isControl(op); });
   return isWhole ? 1 : std::max<int64_t>(1, countRows(func));
 }
 
-/// What makes the value, without broadcasts; null of inputs, weights and constants. All these are
-/// in every stage that reads them.
+/// The operation that makes the value, without broadcasts; null for inputs, weights and constants,
+/// which are in every stage that reads them.
 static Operation *getAnchor(Value value) {
   Operation *maker = value.getDefiningOp();
   while (maker && isFloating(maker))
@@ -179,7 +179,7 @@ void WorkBound::addProgram(func::FuncOp func) {
   loom::Libraries libraries = loom::Libraries::of(machine, /*isBound=*/true);
   llvm::StringMap<size_t> numbers;
   for (func::FuncOp function : functions) {
-    // What an input is in: micro-batches cut all of that.
+    // Values computed from an input: micro-batches cut all of them.
     llvm::DenseSet<Value> fromInputs(function.args_begin(), function.args_end());
     for (Operation &op : function.front().without_terminator()) {
       bool isCut = llvm::any_of(op.getOperands(),
@@ -224,7 +224,7 @@ double WorkBound::getSeconds(int64_t devices) {
   return seconds;
 }
 
-/// Of a micro-batch, in the stages that send and in those that receive.
+/// For a micro-batch, in sending and receiving stages together.
 double WorkBound::getTransferSeconds(const Program &program, int64_t stages) const {
   double latency = std::numeric_limits<double>::infinity();
   for (const cluster::Level &level : machine.levels)
@@ -233,7 +233,7 @@ double WorkBound::getTransferSeconds(const Program &program, int64_t stages) con
   return machine.levels.empty() ? 0 : 2 * transfers * (cluster::getStartSeconds(machine) + latency);
 }
 
-/// The least of all numbers of micro-batches, each of which starts every operation.
+/// The least over all numbers of micro-batches. Each micro-batch launches every operation.
 double WorkBound::getStagedSeconds(const Program &program, int64_t devices, int64_t stages,
                                    double most) {
   double least = most;

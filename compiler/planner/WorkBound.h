@@ -4,19 +4,19 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What the operations of a program take at least, however they are split, with communication left
-// out. A way to split an operation divides its factors into parts, of which there are as many
-// together as devices or a divisor of that; a device's part of a factor of n in k parts is at least
-// n / k rounded up. So the least of an operation over all ways to write the devices as such a
-// product is no more than it takes in any plan, on any mesh: the axes on a factor multiply to one
-// of its k. What a plan computes is its operations' local work and more (copies, masks, padding).
+// A lower bound of the time of a program's operations, however they are split, without
+// communication. A split divides an operation's factors into parts, whose numbers multiply to a
+// divisor of the number of devices; a device's part of a factor of n in k parts is at least n / k
+// rounded up. So an operation's least time over all such products is at most its time in any plan,
+// on any mesh: the axes on a factor multiply to one of its k. A plan computes its operations' local
+// work and more (copies, masks, padding).
 //
 // A step of p stages and m micro-batches takes all stages' time once and that of the slowest m - 1
-// times more; the slowest takes at least the p-th part of all. So it takes at least
-// 1 + (m - 1) / p times the work of a micro-batch, whose operations each have all devices of a
-// stage, and which cuts one factor of each into m parts besides, or none. Cuts of stages make no
-// difference to that. Where operations are connected, p stages are by p - 1 transfers at least, and
-// each keeps both stages busy for no less than it takes to send nothing over the fastest link.
+// times more; the slowest takes at least the p-th part of all. So it takes at least 1 + (m - 1) / p
+// times the work of a micro-batch. There each operation has all devices of a stage, and one of its
+// factors, or none, is also cut into m parts. Where stages are cut makes no difference. If
+// operations are connected, p stages need at least p - 1 transfers, and each keeps both stages busy
+// for at least the time to send nothing over the fastest link.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_COMPILER_PLANNER_WORKBOUND_H
@@ -32,20 +32,20 @@
 
 namespace gridloom {
 
-/// Of a program before it is split, on a machine.
+/// The bound for a program before it is split, on a machine.
 class WorkBound {
 public:
   WorkBound(mlir::ModuleOp module, const cluster::Machine &machine);
 
-  /// Seconds of a step without stages on so many devices, all specialisations together.
+  /// Seconds of a step without stages on `devices` devices, all specialisations together.
   double getSeconds(int64_t devices);
-  /// The same of plans with two or more stages, of which each has as many devices, for any number
-  /// of stages and any of micro-batches that divides the batch.
-  /// What takes `most` or more is not looked at: then the answer is that.
+  /// The same for plans with two or more stages of equally many devices, for any number of stages
+  /// and any number of micro-batches that divides the batch. Bounds from `most` on are not
+  /// computed: returns at most that.
   double getStagedSeconds(int64_t devices, double most);
 
 private:
-  /// Operations that take the same.
+  /// Operations that take the same time.
   struct Kind {
     mlir::Operation *op;
     bool isCut = false; ///< by micro-batches
@@ -53,9 +53,9 @@ private:
   };
   struct Program {
     std::vector<Kind> kinds;
-    int64_t batch = 1;   ///< micro-batches are a divisor of it
-    double launches = 0; ///< seconds to start all operations that do something
-    int64_t pieces = 0;  ///< of operations that nothing made by one of them connects
+    int64_t batch = 1;   ///< numbers of micro-batches divide it
+    double launches = 0; ///< seconds to launch all kernels
+    int64_t pieces = 0;  ///< groups of operations connected by values that they compute
   };
 
   void addProgram(mlir::func::FuncOp func);

@@ -14,7 +14,7 @@ CoreUse gridloom::sim::findCoreUse(plan::ProgramOp program, const dist::Mesh &me
   const cluster::Machine &machine = mesh.getMachine();
   if (machine.kinds.size() != 1 || machine.levels.size() > 1)
     return use;
-  double ofRank = machine.kinds.front().cores; // 0: not known
+  double ofRank = machine.kinds.front().cores; // 0: unknown
   if (ofRank == 0 || ofRank >= 1)
     return use;
   double ranks = 1;

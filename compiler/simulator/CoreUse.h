@@ -11,14 +11,14 @@
 
 namespace gridloom::sim {
 
-/// How a stage takes cores that all stages have in common.
+/// How much a stage takes of the cores that all stages share.
 struct CoreUse {
-  double share = 0;   ///< of all, that its ranks take at most; 0: each rank has its own
-  double speedup = 1; ///< over the machine's rates, which are those with all ranks at work
+  double share = 0;   ///< most of all cores that its ranks take; 0: each rank has its own
+  double speedup = 1; ///< over the machine's rates, which hold when all ranks work
 };
 
-/// Where ranks are more than cores they take turns, and a stage that waits leaves its turns to the
-/// others. All ranks are then taken to be on one host; where links differ they are not, and each
+/// If ranks outnumber cores they take turns, and a stage that waits leaves its turns to the others.
+/// All ranks are then taken to be on one host; with several levels of links they are not, and each
 /// stage keeps its part.
 CoreUse findCoreUse(plan::ProgramOp program, const dist::Mesh &mesh);
 

@@ -16,33 +16,33 @@ using namespace gridloom::sim;
 
 namespace {
 
-/// A stream, by the indices of its stage and in it.
+/// A stream, by the indices of its stage and its own in that.
 struct Place {
   size_t stage, stream;
 };
 
-/// What share of a link's direction a passage takes that nothing holds up.
+/// The share of a link's direction that a passage takes when nothing slows it down.
 struct Use {
   size_t link;
   double share;
 };
 
-/// What a stream, or all that meet, does now.
+/// What a stream, or all streams that meet, does now.
 struct Activity {
-  std::vector<Place> places; ///< that are done when it is
+  std::vector<Place> places; ///< that it keeps busy
   std::shared_ptr<const std::vector<cluster::Passage>> passages;
   size_t next = 0; ///< passage
   bool isMoving = false;
   // While its bytes move:
   std::vector<Use> uses;
-  double cores = 0; ///< as of its item
-  double left = 0;  ///< seconds, alone, from `since` on
-  double rate = 1;  ///< of the speed it has alone
+  double cores = 0; ///< as of Item
+  double left = 0;  ///< seconds when alone, from `since` on
+  double rate = 1;  ///< of its speed when alone
   double since = 0;
-  uint64_t version = 0; ///< of its entry in the queue
+  uint64_t version = 0; ///< of its last entry in the queue
 };
 
-/// When an activity goes on.
+/// When an activity proceeds.
 struct Turn {
   double seconds;
   uint64_t order;
@@ -61,10 +61,10 @@ struct StreamState {
 struct StageState {
   std::vector<StreamState> streams;
   std::unordered_set<int64_t> events;
-  std::vector<double> meetings; ///< when they were over
+  std::vector<double> meetings; ///< when they ended, by number
 };
 
-/// Bytes per second of a link do not matter here: passages know how long they take alone.
+/// Links have no bandwidth here: passages know how long they take alone.
 enum Direction : size_t { kOut, kIn, kNumDirections };
 
 class Engine {
@@ -103,8 +103,8 @@ private:
 
   std::span<const Stage> stages;
   std::vector<StageState> states;
-  std::map<int64_t, size_t> indices; ///< of stages, by number
-  std::map<Key, Place> waiting;      ///< ends of transfers whose other end is not there yet
+  std::map<int64_t, size_t> indices; ///< of stages, by their numbers
+  std::map<Key, Place> waiting;      ///< ends of transfers that wait for the other end
   std::vector<Activity> activities;
   std::vector<std::vector<std::pair<size_t, Direction>>> ends; ///< stages whose links they hold
   std::vector<size_t> freeActivities;
@@ -113,7 +113,7 @@ private:
   std::vector<size_t> changedLinks, openStages;
   std::vector<bool> isOpen;
   size_t numLevels = 1;
-  size_t cores = 0; ///< a link, after those of stages
+  size_t cores = 0; ///< index of the shared cores, which follow the links of stages
   Timeline timeline;
   double now = 0;
   uint64_t nextOrder = 0;
@@ -154,7 +154,7 @@ void Engine::complete(Place place) {
   }
 }
 
-/// Lets the stream's head begin, or pass, if it can.
+/// Lets the stream's head begin, or pass, if it can. Returns whether it could.
 bool Engine::advance(Place place) {
   StageState &stage = states[place.stage];
   StreamState &stream = stage.streams[place.stream];
@@ -213,7 +213,7 @@ bool Engine::meet(size_t stage) {
   return true;
 }
 
-/// Begins a transfer whose other end waits already; else waits.
+/// Begins a transfer if its other end already waits; else lets this end wait.
 bool Engine::transfer(Place place) {
   const Item &item = getHead(place);
   int64_t own = stages[place.stage].number;
@@ -230,14 +230,14 @@ bool Engine::transfer(Place place) {
     return false; // two sends with one key never meet
   waiting.erase(other);
   Place from = sends ? place : peer, to = sends ? peer : place;
-  // Of measured times the longer one has waited for the other end.
+  // The longer of measured times includes waiting for the other end.
   double seconds = std::min(getHead(from).seconds, getHead(to).seconds);
   start({from, to}, seconds, &getHead(from), {{from.stage, kOut}, {to.stage, kIn}});
   return true;
 }
 
-/// Begins what ends after `seconds` and the passages of `item`, over links of `held`; work on
-/// shared cores holds these for its seconds.
+/// Begins an activity that takes `seconds`, then the passages of `item` over links of `held`. Work
+/// on shared cores holds these for its seconds.
 void Engine::start(std::vector<Place> places, double seconds, const Item *item,
                    std::vector<std::pair<size_t, Direction>> held) {
   size_t index = activities.size();
@@ -271,7 +271,7 @@ void Engine::schedule(size_t activity, double seconds) {
   turns.push({seconds, nextOrder++, activity, ++activities[activity].version});
 }
 
-/// A latency is over, or a passage.
+/// Continues after a latency or a passage.
 void Engine::proceed(size_t index) {
   Activity &activity = activities[index];
   const std::vector<cluster::Passage> *passages = activity.passages.get();
@@ -310,7 +310,7 @@ void Engine::setMoving(size_t index, bool moves) {
   hold(index, alone);
 }
 
-/// Holds what the activity uses, and its cores, for so long if nothing holds it up.
+/// Holds the activity's links and cores for `seconds`, if nothing slows it down.
 void Engine::hold(size_t index, double seconds) {
   Activity &activity = activities[index];
   if (activity.cores > 0)
@@ -318,7 +318,7 @@ void Engine::hold(size_t index, double seconds) {
   activity.isMoving = true;
   activity.left = seconds;
   activity.since = now;
-  activity.rate = 0; // until links are shared anew
+  activity.rate = 0; // until links are shared again
   for (const Use &use : activity.uses) {
     holders[use.link].push_back(index);
     changedLinks.push_back(use.link);
@@ -344,7 +344,7 @@ void Engine::setRate(size_t index, double rate) {
   schedule(index, now + activity.left / rate);
 }
 
-/// All that hold the link, or a link of one that does, and so on.
+/// All activities that hold the link, or a link of another such activity, and so on.
 std::vector<size_t> Engine::collectSharers(size_t link) {
   std::vector<size_t> sharers = holders[link];
   for (size_t i = 0; i < sharers.size(); ++i)
@@ -355,7 +355,7 @@ std::vector<size_t> Engine::collectSharers(size_t link) {
   return sharers;
 }
 
-/// Max-min fair rates: all grow alike until a link is full, then all but those on it go on.
+/// Max-min fair rates: all grow alike until a link is full, then those not on it grow further.
 void Engine::divide(const std::vector<size_t> &sharers) {
   std::map<size_t, double> room; // by link
   for (size_t sharer : sharers)
@@ -390,7 +390,7 @@ void Engine::divide(const std::vector<size_t> &sharers) {
   }
 }
 
-/// Shares links anew whose holders have changed.
+/// Shares links again whose holders have changed.
 void Engine::share() {
   std::unordered_set<size_t> done;
   for (size_t link : changedLinks) {

@@ -4,11 +4,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Runs what stages submit to their streams. A stream does one thing after another; stages meet
-// where they transfer. What holds one level of a stage's links at the same time shares it: each
-// gets as much as the others, or less if another of its links is slower, as fluids in pipes do. A
-// link has two directions; collectives use both. Cores that all
-// stages have in common are shared in the same way, by work and by what copies bytes.
+// Runs what stages submit to their streams. A stream runs one item after another; stages meet where
+// they transfer. Activities on one level of a stage's links at the same time share it: each gets as
+// much as the others, or less if another of its links is slower, like fluids in pipes. A link has
+// two directions; collectives use both. Cores that all stages have in common are shared in the same
+// way, by work and by communication that copies bytes.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_COMPILER_SIMULATOR_ENGINE_H
@@ -24,29 +24,29 @@
 
 namespace gridloom::sim {
 
-/// One thing on a stream.
+/// An entry of a stream.
 struct Item {
   enum class Kind : uint8_t {
     Work,       ///< the device computes
-    Record,     ///< records an event, which is then there for good
-    Wait,       ///< for the event
-    Meet,       ///< every stream of the stage comes here
+    Record,     ///< records an event, which stays recorded
+    Wait,       ///< waits for the event
+    Meet,       ///< waits for every stream of the stage to come here
     Collective, ///< among the stage's ranks
     Send,
     Recv
   };
   Kind kind = Kind::Work;
-  /// Of work how long it takes; of communication its start, before anything is on a link.
+  /// Duration of work; of communication, the time to start, before anything is on a link.
   double seconds = 0;
   int64_t event = 0; ///< of Record and Wait: unique in the stage; of Meet: its number, from 0
-  /// Of Send and Recv: the other stage, and what tells apart transfers between the same stages.
+  /// Of Send and Recv: the other stage, and what identifies a transfer between the two.
   int64_t peer = 0, channel = 0, iteration = 0;
   /// Of communication; a transfer has those of its send.
   std::shared_ptr<const std::vector<cluster::Passage>> passages = {};
-  /// Of work, and of communication while its bytes move: the share that it takes alone of cores
-  /// that all stages have in common; 0: it has its own.
+  /// Of work, and of communication while its bytes move: the share that it takes, when alone, of
+  /// the cores that all stages share; 0: it has its own.
   double cores = 0;
-  /// Of Meet: from meeting `since` to this one, time passes so many times more; nothing runs then.
+  /// Of Meet: the time since meeting `since` passes `repeats` times more, without running anything.
   int64_t since = 0;
   double repeats = 0;
 };
@@ -58,9 +58,9 @@ struct Stage {
 
 /// When an item ran.
 struct Span {
-  double begin = 0, end = 0; ///< from when its stream came to it, with waiting for peers
-  double met = 0;            ///< when all who take part were there
-  /// Places in the one order in which all beginnings and ends happened.
+  double begin = 0, end = 0; ///< from when its stream reached it, so with waiting for peers
+  double met = 0;            ///< when all participants had reached it
+  /// Positions in the total order of all beginnings and ends.
   uint64_t beginOrder = 0, endOrder = 0;
 };
 
@@ -69,7 +69,7 @@ struct Timeline {
   double seconds = 0;                                ///< until all is done
 };
 
-/// Runs all stages to the end. None where they wait for each other forever; `error` then says who.
+/// Runs all stages to the end. nullopt if they wait for each other forever; `error` then says who.
 std::optional<Timeline> run(std::span<const Stage> stages, std::string &error);
 
 } // namespace gridloom::sim

@@ -10,7 +10,7 @@
 using namespace gridloom;
 using namespace gridloom::sim;
 
-/// Steps of all stages together that are run one by one; each takes about 500 bytes.
+/// The most steps, over all stages, that are run one by one; each takes about 500 bytes.
 static constexpr int64_t kMaxSteps = 1 << 17;
 
 int64_t gridloom::sim::countShown(int64_t count, int64_t steps) {
@@ -20,7 +20,7 @@ int64_t gridloom::sim::countShown(int64_t count, int64_t steps) {
 
 namespace {
 
-/// A line through what two numbers of micro-batches take.
+/// Extrapolates the figures of two numbers of micro-batches linearly to `count`.
 struct Line {
   int64_t fewer, shown, count;
 
@@ -35,7 +35,7 @@ struct Line {
 
 } // namespace
 
-/// Sums grow along the line; shares follow from them.
+/// Sums are extrapolated; shares are computed from them.
 static void extend(rt::RunStats &stats, const rt::RunStats &less, const Line &line) {
   for (double rt::RunStats::*figure :
        {&rt::RunStats::wall, &rt::RunStats::compute, &rt::RunStats::communication,

@@ -21,7 +21,7 @@ namespace {
 /// The times of one step.
 struct Samples {
   bool isCommunication = false;
-  /// The times of each rank, in order, by iteration.
+  /// By iteration and rank, in order.
   std::map<int64_t, std::map<int64_t, std::vector<double>>> byIteration;
 
   double getMean() const {
@@ -46,7 +46,7 @@ struct Samples {
 
 } // namespace
 
-/// Adds the event if it times a step. Returns what is wrong with it, or "".
+/// Adds the event if it times a step. Returns what is wrong with it; empty if nothing.
 static std::string addEvent(const json::Value &value, StringMap<Samples> &samples) {
   const json::Object *event = value.getAsObject();
   if (!event)

@@ -13,19 +13,19 @@
 
 namespace gridloom::sim {
 
-/// What steps took in a run, by their names in its trace.
+/// The times of steps in a run, by their names in its trace.
 class MeasuredCosts {
 public:
-  /// Reads what `gridloom run --trace` writes. None, with one line in `error` that names the file,
-  /// where that is not such a trace or times no steps.
+  /// Reads what `gridloom run --trace` writes. nullopt if the file is no such trace or times no
+  /// steps; `error` is then one line that names the file.
   static std::optional<MeasuredCosts> read(const std::string &path, std::string &error);
-  /// As read, of the file's text.
+  /// The same for the file's text.
   static std::optional<MeasuredCosts> parse(llvm::StringRef text, const std::string &path,
                                             std::string &error);
 
-  /// Seconds of a step, by its name and ONNX node, or else by its name alone: the mean over
-  /// iterations. Of communication, which waits for the last rank, the shortest time of any rank
-  /// counts in each iteration.
+  /// Seconds of a step, by its name and ONNX node or, failing that, by its name alone: the mean
+  /// over iterations. nullopt if unknown. Communication waits for the last rank, so in each
+  /// iteration the shortest time of any rank counts.
   std::optional<double> find(llvm::StringRef name, llvm::StringRef node) const;
 
   const std::string &getPath() const { return path; }

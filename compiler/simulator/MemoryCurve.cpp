@@ -18,17 +18,16 @@ using namespace gridloom::sim;
 
 namespace {
 
-/// The bytes of a buffer: where they begin tells them apart, and buffers in place of others begin
-/// where these do.
+/// The bytes of a buffer, by where they begin. Buffers in place of others begin where these do.
 using Place = std::pair<plan::Space, uint64_t>;
 
 /// The uses of a buffer within one iteration.
 struct Life {
-  uint64_t from = std::numeric_limits<uint64_t>::max(), to = 0; ///< places in the order of all
+  uint64_t from = std::numeric_limits<uint64_t>::max(), to = 0; ///< positions in the total order
   double begin = 0, end = 0;                                    ///< seconds
 };
 
-/// A beginning or an end of a life.
+/// The beginning or end of a life.
 struct Change {
   uint64_t order;
   double seconds;
@@ -46,7 +45,7 @@ static uint64_t getPlacedBytes(plan::BufferOp buffer) {
   return llvm::alignTo(buffer.getBytes().value_or(0) * buffer.getSlots(), kBufferAlignment);
 }
 
-/// Repeats and loops around `op`, and how many of them are around all of `others`.
+/// The number of repeats and loops around `op` that are around all of `others`, too.
 static size_t countShared(Operation *op, ArrayRef<Operation *> others) {
   auto getTurning = [](Operation *of) {
     SmallVector<Operation *> list;
@@ -64,11 +63,11 @@ static size_t countShared(Operation *op, ArrayRef<Operation *> others) {
   return shared.size();
 }
 
-/// The lives of a program's buffers of one slot.
+/// The beginnings and ends of the lives of buffers with one slot, in order.
 static std::vector<Change> listChanges(const Submission &submission,
                                        const std::vector<std::vector<Span>> &spans) {
-  // A buffer that is used inside and outside of a loop lives through it, one used inside only
-  // begins anew in each iteration.
+  // A buffer that is used inside and outside of a loop lives throughout it; one that is only used
+  // inside begins anew in each iteration.
   llvm::DenseMap<Value, SmallVector<Operation *>> users;
   auto forEachBuffer = [](Operation *op, auto visit) {
     for (OperandRange buffers : {getStepInputs(op), getStepOutputs(op)})
@@ -106,8 +105,8 @@ static std::vector<Change> listChanges(const Submission &submission,
     changes.push_back({life.from, life.begin, buffer, true});
     changes.push_back({life.to, life.end, buffer, false});
   }
-  // What begins with a step and what ends with it meet in its two places, of which the first one
-  // is lower.
+  // A step's beginning is before its end in the order, so what begins and what ends with it are
+  // live at the same time.
   llvm::stable_sort(changes, [](const Change &a, const Change &b) { return a.order < b.order; });
   return changes;
 }

@@ -11,9 +11,9 @@
 
 namespace gridloom::sim {
 
-/// The memory of an allocated program while it runs as `timeline`, of its stage alone, says. A
-/// buffer is live in an iteration from its first use there to its last one; one of several slots
-/// is always. Buffers that are computed in place of others are the same bytes.
+/// The memory of an allocated program when its steps run at the times of `spans`, its stage's. A
+/// buffer is live in an iteration from its first use there to its last one; a buffer of several
+/// slots always is. Buffers that are computed in place of others are the same bytes.
 MemoryCurve traceMemory(plan::ProgramOp program, const Submission &submission,
                         const std::vector<std::vector<Span>> &spans);
 

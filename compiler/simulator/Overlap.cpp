@@ -13,18 +13,18 @@ using namespace gridloom::sim;
 
 namespace {
 
-/// The computation of a stage, by stream: what is on one stream does not overlap.
+/// The computation of a stage, by stream; steps of one stream do not overlap.
 class Computation {
 public:
   explicit Computation(const StageRun &run);
-  /// Calls `visit` with every step that computes between two times, and for how long.
+  /// Calls `visit` with every step that computes between two times, and its seconds there.
   template <typename Visit> void forEach(double begin, double end, Visit visit) const;
   /// Seconds between two times in which nothing computes.
   double getIdle(double begin, double end) const;
 
 private:
   std::map<std::string, std::vector<TimedStep>> streams;
-  std::vector<std::pair<double, double>> busy; ///< all streams united, in order
+  std::vector<std::pair<double, double>> busy; ///< union of all streams, in order
 };
 
 } // namespace
@@ -70,7 +70,7 @@ std::vector<Overlap> gridloom::sim::findOverlaps(const StageRun &run) {
   Computation computation(run);
   std::vector<Overlap> overlaps(run.steps.size());
   std::vector<std::map<size_t, double>> beside(run.steps.size());
-  std::vector<int64_t> shown(run.steps.size()); // of all times
+  std::vector<int64_t> shown(run.steps.size()); // runs that are timed
   for (const TimedStep &each : run.timed) {
     if (!run.steps[each.step].isCommunication)
       continue;

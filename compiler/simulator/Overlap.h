@@ -14,22 +14,22 @@
 
 namespace gridloom::sim {
 
-/// A step of communication beside the computation of its stage, over all its iterations; seconds.
+/// How a step of communication overlaps its stage's computation, over all iterations; in seconds.
 struct Overlap {
-  /// A step that computes while it moves data, and for how long.
+  /// A step that computes while the communication moves data, and for how long.
   struct Beside {
     size_t step;
     double seconds;
   };
-  /// It moves data and nothing computes. Where several collectives do so at once, each counts.
+  /// Time in which it moves data and nothing computes; of collectives at the same time each counts.
   double exposed = 0;
-  /// It waits for its peer and nothing computes.
+  /// Time in which it waits for its peer and nothing computes.
   double waiting = 0;
   std::vector<Beside> beside; ///< the longest first
 };
 
-/// One for each of the stage's steps; all zero for those that compute. Of a step that is timed
-/// fewer times than it runs, the others are taken to be like these.
+/// One for each of the stage's steps; zero for those that compute. If a step is timed fewer times
+/// than it runs, the other runs are taken to be like these.
 std::vector<Overlap> findOverlaps(const StageRun &run);
 
 } // namespace gridloom::sim

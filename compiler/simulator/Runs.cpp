@@ -1,4 +1,4 @@
-//===- Runs.cpp - what a simulation found ---------------------------------===//
+//===- Runs.cpp - results of a simulation ---------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -70,7 +70,7 @@ std::pair<size_t, size_t> gridloom::sim::countMeasured(std::span<const ProgramRu
   return {measured, all};
 }
 
-/// A counter track.
+/// A stage's memory as a counter track.
 static std::string formatMemory(const StageRun &stage, double from) {
   std::string text;
   for (auto [seconds, bytes] : stage.memory.points)

@@ -1,4 +1,4 @@
-//===- Runs.h - what a simulation found -------------------------*- C++ -*-===//
+//===- Runs.h - results of a simulation -------------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -14,17 +14,16 @@
 
 namespace gridloom::sim {
 
-/// Bytes of a device.
+/// Bytes of a device over time.
 struct MemoryCurve {
-  /// Weights, states, inputs and outputs of all programs of the stage, which are there all the
-  /// time.
+  /// Weights, states, inputs and outputs of all programs of the stage, which stay all the time.
   uint64_t kept = 0;
-  /// From these seconds on so many bytes are live, the kept ones among them; in order of time, one
-  /// for each.
+  /// Seconds, and the bytes that are live from then on, `kept` included; one point per time, in
+  /// order.
   std::vector<std::pair<double, uint64_t>> points;
-  /// The most that was live at once, in each of the two spaces that allocation keeps apart.
+  /// The most that was live at once in each of the two memory spaces.
   uint64_t arenaPeak = 0, registeredPeak = 0;
-  /// What allocation reserves for them.
+  /// What allocation reserves for these spaces.
   uint64_t arena = 0, registered = 0;
 
   uint64_t getPeak() const { return kept + arenaPeak + registeredPeak; }
@@ -45,24 +44,23 @@ struct SimulatedStep {
 struct TimedStep {
   size_t step;
   int64_t iteration;
-  double begin, end; ///< seconds; of communication with waiting for peers, as in a run's trace
-  double met;        ///< when all who take part were there; of other steps their beginning
+  double begin, end; ///< seconds; of communication including waiting for peers, as in a trace
+  double met;        ///< when all participants were there; of other steps their beginning
 };
 
 /// A run of one stage.
 struct StageRun {
-  int64_t stage = 0, rank = 0; ///< the rank: the stage's first
+  int64_t stage = 0, rank = 0; ///< the stage's first rank
   std::vector<SimulatedStep> steps;
   std::vector<TimedStep> timed; ///< in the order of submission
   MemoryCurve memory;
   rt::RunStats stats;
 
-  /// The run as the runtime would trace it, `from` seconds later; without names where they are not
-  /// wanted.
+  /// The run as the runtime would trace it, `from` seconds later; without names unless `named`.
   std::vector<rt::TraceEvent> makeTrace(double from = 0, bool named = true) const;
 };
 
-/// Repetitions of which some were run; the others are taken to be like them.
+/// Repetitions, of which some were run; the others are taken to be like these.
 struct PartialRun {
   std::string what; ///< "micro-batches"
   int64_t shown, count;
@@ -78,8 +76,8 @@ struct ProgramRun {
   std::vector<PartialRun> partial; ///< what the timed steps do not show in full
 };
 
-/// A step's times in all iterations of a stage, by its name and node: what is launched several
-/// times for one node counts once.
+/// The times of a stage's steps with one name and node, over all iterations: several launches for
+/// one node are summed.
 struct StepSum {
   std::string kind, name, node, over; ///< as the step's
   int64_t stage = 0, times = 0;
@@ -90,10 +88,10 @@ struct StepSum {
 /// The sums of a run, the most expensive first.
 std::vector<StepSum> sumSteps(const ProgramRun &run);
 
-/// How many steps have measured times, of how many.
+/// The number of steps with measured times, and of all steps.
 std::pair<size_t, size_t> countMeasured(std::span<const ProgramRun> runs);
 
-/// The runs, one after another, as `gridloom run --trace` writes them, and each stage's memory.
+/// The runs, one after another, as events of `gridloom run --trace`, and each stage's memory.
 std::vector<std::string> formatTrace(std::span<const ProgramRun> runs);
 
 } // namespace gridloom::sim

@@ -87,7 +87,7 @@ static FailureOr<ProgramRun> simulateProgram(ArrayRef<plan::ProgramOp> stages,
     least = std::min(least, micro.count);
     most = std::max(most, micro.count);
   }
-  // Stages that disagree may wait for each other: all that they do is run.
+  // Stages with different numbers may wait for each other, so all micro-batches are run.
   int64_t shown = least == most ? countShown(most, steps) : most;
   if (shown == most)
     return simulateFirst(stages, mesh, measured, most);
@@ -95,7 +95,7 @@ static FailureOr<ProgramRun> simulateProgram(ArrayRef<plan::ProgramOp> stages,
   FailureOr<ProgramRun> less = simulateFirst(stages, mesh, measured, fewer);
   if (failed(less))
     return failure();
-  for (StageRun &stage : less->stages) { // the larger run needs the room
+  for (StageRun &stage : less->stages) { // free the memory for the larger run
     stage.timed = {};
     stage.memory = {};
   }

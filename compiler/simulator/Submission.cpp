@@ -1,4 +1,4 @@
-//===- Submission.cpp - programs as what streams do -----------------------===//
+//===- Submission.cpp - what programs submit to streams -------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -18,7 +18,7 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::sim;
 
-/// Loops of more steps are run a few times, and their time counts more often.
+/// Of loops with more steps, some iterations are run and their time is multiplied.
 static constexpr int64_t kMaxLoopSteps = 1 << 18;
 
 double Step::getSecondsAlone() const {
@@ -51,12 +51,12 @@ static std::string getName(Operation *op) {
       .Default([](Operation *) { return "copy"; });
 }
 
-/// What the step of a name is: a name begins with it, but for those of kernels.
+/// The first word of a step's name; "kernel" for kernels, whose names have no such word.
 static std::string getKind(Operation *op, StringRef name) {
   return isa<plan::LaunchOp>(op) ? "kernel" : name.split(' ').first.str();
 }
 
-/// Iterations of a loop: the most it can have, or one.
+/// The most iterations that a loop can have; one if unknown.
 static int64_t getTrips(plan::WhileOp loop) {
   auto trips = loop->getAttrOfType<IntegerAttr>(kTrips);
   return trips ? std::max<int64_t>(0, trips.getInt()) : 1;
@@ -92,12 +92,12 @@ private:
   const MeasuredCosts *measured;
   CoreUse cores;
   int64_t shown; ///< micro-batches
-  /// Of a loop: what all its iterations that are run have together.
+  /// The most steps of all iterations of a loop that are run.
   int64_t maxSteps = kMaxLoopSteps;
   Submission submission;
-  SymbolTableCollection symbols; ///< looked up in all of the module once
+  SymbolTableCollection symbols; ///< a cache for the module's symbols
   llvm::DenseMap<Operation *, size_t> steps;
-  /// The recording that a wait waits for: the last of the event in the iteration.
+  /// The last recording of an event in an iteration, which waits wait for.
   llvm::DenseMap<std::pair<int64_t, int64_t>, int64_t> recordings;
   llvm::SmallVector<int64_t, 2> turns;
   int64_t numRecordings = 0, numMeetings = 0, numTurns = 0;
@@ -139,7 +139,7 @@ void Submitter::addCommunication(plan::GroupOp group, Step &step) {
       cluster::getPassages(*kind, bytes, placed));
 }
 
-/// The step that an operation is.
+/// The index of an operation's step, which is added on first use.
 size_t Submitter::getStep(Operation *op) {
   auto [entry, isNew] = steps.try_emplace(op, submission.steps.size());
   if (!isNew)
@@ -163,7 +163,7 @@ size_t Submitter::getStep(Operation *op) {
   if (std::optional<double> seconds = measured->find(step.name, step.node)) {
     step.isMeasured = true;
     step.seconds = *seconds;
-    step.passages = nullptr; // what was shared when it was measured is in its time
+    step.passages = nullptr; // the measured time includes sharing
     step.cores = 0;
   }
   return submission.steps.size() - 1;
@@ -177,7 +177,7 @@ double Submitter::sumSeconds(Block &block) {
       continue;
     }
     auto loop = dyn_cast<plan::WhileOp>(op);
-    double inner = 0; // of a branch the dearer
+    double inner = 0; // of a branch, of the more expensive body
     for (Region &region : op.getRegions())
       if (!region.empty())
         inner = std::max(inner, sumSeconds(region.front()));
@@ -186,7 +186,7 @@ double Submitter::sumSeconds(Block &block) {
   return seconds;
 }
 
-/// What visiting the block adds to streams.
+/// The most items that visiting the block adds to streams.
 static int64_t countSteps(Block &block) {
   int64_t count = 0;
   for (Operation &op : block) {
@@ -202,7 +202,7 @@ static int64_t countSteps(Block &block) {
   return count;
 }
 
-/// All streams finish what they have.
+/// Lets all streams wait for each other. Returns the first stream's item.
 Item &Submitter::meet() {
   for (std::vector<Item> &stream : submission.stage.streams)
     stream.push_back({.kind = Item::Kind::Meet, .event = numMeetings});
@@ -272,7 +272,7 @@ void Submitter::visit(Block &block, int64_t iteration) {
         .Case([&](plan::BlockOp inner) { visit(inner.getBody().front(), iteration); })
         .Case([&](plan::RepeatOp repeat) {
           int64_t run = std::min<int64_t>(shown, repeat.getCount());
-          // However many are run, so that each micro-batch is the same.
+          // By the whole count, so that micro-batches are the same however many are run.
           maxSteps = kMaxLoopSteps / std::min<int64_t>(repeat.getCount(), kLeastShown);
           for (int64_t i = 0; i < run; ++i)
             visitTurn(repeat.getBody().front(), i);
@@ -299,7 +299,7 @@ void Submitter::visit(Block &block, int64_t iteration) {
 
 Submission Submitter::run() {
   submission.stage.number = static_cast<int64_t>(program.getStage());
-  // All streams meet, also those that come later.
+  // All streams take part in meetings, so they are added before the first of these.
   getStream(plan::StreamAttr::getCompute(program.getContext()));
   program.walk([&](Operation *op) {
     if (plan::StreamAttr stream = getStepStream(op))

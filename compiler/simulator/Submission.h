@@ -1,4 +1,4 @@
-//===- Submission.h - programs as what streams do ---------------*- C++ -*-===//
+//===- Submission.h - what programs submit to streams -----------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -14,7 +14,7 @@
 
 namespace gridloom::sim {
 
-/// A step of a program, whatever its iteration.
+/// A step of a program, over all iterations.
 struct Step {
   mlir::Operation *op = nullptr;
   std::string kind;       ///< "kernel", "matmul", "all_reduce"
@@ -24,12 +24,12 @@ struct Step {
   bool isCommunication = false, isTransfer = false;
   uint64_t bytes = 0;      ///< of communication: what it reads, or of a receive writes
   bool isMeasured = false; ///< its time is measured, not estimated
-  /// Of work, or of communication before anything is on a link.
+  /// Duration of work; of communication, the time to start, before anything is on a link.
   double seconds = 0;
   std::shared_ptr<const std::vector<cluster::Passage>> passages;
   double cores = 0; ///< as of an item
 
-  /// Without contention and without waiting for peers.
+  /// Seconds without contention and without waiting for peers.
   double getSecondsAlone() const;
 };
 
@@ -37,9 +37,9 @@ struct Step {
 struct Turn {
   size_t step;
   int64_t iteration; ///< of the repeat around it: the micro-batch
-  /// Of the repeats and loops around it, outermost first: a number for each of their iterations.
+  /// Unique numbers of the iterations, of repeats and loops around it, outermost first.
   llvm::SmallVector<int64_t, 2> turns;
-  size_t stream, item; ///< its place in the stage
+  size_t stream, item; ///< its position in the stage
 };
 
 /// What one rank of a stage submits to its streams.
@@ -48,17 +48,17 @@ struct Submission {
   std::vector<plan::StreamAttr> streams;
   std::vector<Step> steps;
   std::vector<Turn> turns;       ///< in the order of submission
-  std::vector<PartialRun> loops; ///< of which not all iterations are there
+  std::vector<PartialRun> loops; ///< loops of which only some iterations are run
 };
 
-/// Micro-batches of a program, and the steps that one of them has.
+/// The number of micro-batches of a program, and the most steps of one of them.
 struct Microbatches {
   int64_t count = 1, steps = 0;
 };
 Microbatches countMicrobatches(plan::ProgramOp program);
 
-/// The first `shown` micro-batches are unrolled. A loop runs as often as it can at most, once where
-/// that is not known; of a branch the dearer body runs. `measured` may be null.
+/// Unrolls the first `shown` micro-batches. A loop runs its maximum number of iterations, once if
+/// that is unknown; of a branch the more expensive body runs. `measured` may be null.
 Submission submit(plan::ProgramOp program, const dist::Mesh &mesh, const MeasuredCosts *measured,
                   int64_t shown);
 

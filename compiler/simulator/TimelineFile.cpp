@@ -1,4 +1,4 @@
-//===- TimelineFile.cpp - simulated runs for pictures ---------------------===//
+//===- TimelineFile.cpp - timeline.json: simulated runs to draw -----------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -16,12 +16,12 @@ using namespace gridloom;
 using namespace gridloom::sim;
 using nlohmann::json;
 
-/// Of all programs of a plan together: about a megabyte of text.
+/// The most of all programs of a plan together, about a megabyte of text.
 static constexpr size_t kMostBlocks = 20'000, kMostPoints = 4'000;
 
 static int64_t toNanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
-/// One per stream, in the order of their first steps.
+/// One lane per stream, in the order of their first steps.
 static std::vector<rt::Lane> makeLanes(const StageRun &stage, std::vector<std::string> &streams) {
   std::vector<rt::Lane> lanes;
   for (const TimedStep &timed : stage.timed) {
@@ -51,7 +51,8 @@ static json describeSteps(const StageRun &stage) {
   return steps;
 }
 
-/// Pairs of nanoseconds and bytes. Of too many points each stretch of time has its highest.
+/// Pairs of nanoseconds and bytes. If there are too many points, each stretch of time has its
+/// highest.
 static json packMemory(const MemoryCurve &memory, double seconds, size_t most) {
   json points = json::array();
   auto add = [&](double at, uint64_t bytes) {

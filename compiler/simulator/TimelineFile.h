@@ -1,4 +1,4 @@
-//===- TimelineFile.h - simulated runs for pictures -------------*- C++ -*-===//
+//===- TimelineFile.h - timeline.json: simulated runs to draw ---*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -10,8 +10,8 @@
 
 namespace gridloom::sim {
 
-/// The text of a plan's timeline.json (docs/plan-format.md): what each stage's streams do and how
-/// much memory is live when, of all programs together in at most some ten thousand blocks and
+/// The text of a plan's timeline.json (docs/plan-format.md): what each stage's streams do, and how
+/// much memory is live when. All programs together have at most about 20,000 blocks and 4,000
 /// points, whatever the runs' lengths.
 std::string formatTimeline(std::span<const ProgramRun> runs);
 

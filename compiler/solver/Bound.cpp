@@ -10,8 +10,8 @@
 
 using namespace gridloom::solver;
 
-/// The steps' scale falls after steps that did not raise the bound. When it has become too small to
-/// matter, the steps begin anew.
+/// The scale of steps shrinks after steps that did not raise the bound. Once it is too small to
+/// matter, it is reset.
 static constexpr int stepsBeforeShortening = 8;
 static constexpr double shortening = 0.75, leastStepScale = 1e-4, restartStepScale = 0.25;
 
@@ -53,8 +53,8 @@ void Bound::collect(uint32_t node) {
   }
 }
 
-/// Sends the node's belief to its neighbours after it, or before it. What is normalised away is
-/// part of the bound.
+/// Sends the node's belief to its neighbours after it (`isForward`) or before it. The least of each
+/// message moves into the bound.
 void Bound::send(uint32_t node, bool isForward) {
   size_t size = network.size[node];
   std::span<const Network::Link> links = network.getLinks(node);
@@ -82,8 +82,8 @@ void Bound::passForward() {
   }
 }
 
-/// Also suggests an assignment: each node takes what is best for its costs, the choices after it
-/// and the messages from before it. Returns the bound.
+/// Also suggests an assignment: each node takes the best strategy by its costs, the choices of
+/// later nodes and the messages of earlier ones. Returns the bound.
 double Bound::passBack() {
   bound = network.constant;
   double magnitude = std::abs(bound);
@@ -94,7 +94,7 @@ double Bound::passBack() {
     send(node, false);
     for (const Network::Link &link : links)
       after += link.node > node;
-    // The part of the belief that is not sent.
+    // The share of the belief that is not sent.
     double rest = 1 - weight[node] * double(links.size() - after);
     double least = *std::min_element(belief.begin(), belief.begin() + size);
     bound += rest * least;
@@ -115,7 +115,7 @@ double Bound::passBack() {
   return bound - 1e-11 * magnitude;
 }
 
-/// A strategy's memory costs the sum of its pieces' prices.
+/// A strategy's memory costs its usage times the prices of the times of its pieces.
 void Bound::updateMemoryCosts() {
   std::vector<double> sums(prices.size() + 1);
   for (size_t t = 0; t < prices.size(); ++t)
@@ -131,8 +131,8 @@ void Bound::updateMemoryCosts() {
     }
 }
 
-/// The suggestion's memory above the limits, at times that have a price or are the worst of their
-/// neighbourhood. One price is enough for neighbouring times that exceed their limits together.
+/// The suggestion's memory minus the limits, at times that have a price or are the worst of their
+/// neighbourhood; 0 elsewhere. Neighbouring times that exceed their limits together need one price.
 void Bound::findGradient(std::vector<double> &gradient) const {
   gradient.assign(prices.size() + 1, 0);
   for (uint32_t node = 0; node < network.getNumNodes(); ++node)
@@ -168,7 +168,7 @@ void Bound::updatePrices(double best) {
   }
   if (square == 0)
     return;
-  // A first assignment may cost many times the optimum; steps towards it would go far too far.
+  // A first assignment may cost many times the optimum, which would make steps far too long.
   double gap = std::min(best - bound, 0.05 * std::abs(bound) + 1);
   double step = stepScale * std::max(gap, 1e-6 * std::abs(bound)) / square;
   for (size_t t = 0; t < prices.size(); ++t)
@@ -191,7 +191,7 @@ void Bound::iterate(double best) {
     bestMemoryCosts = memoryCosts;
   }
   if (stepScale < leastStepScale) {
-    // Around the best prices there are more assignments to suggest.
+    // There are more assignments to suggest around the best prices.
     prices = bestPrices;
     stepScale = restartStepScale;
   }

@@ -10,24 +10,24 @@
 
 namespace gridloom::solver {
 
-/// A lower bound by Lagrangian relaxation. A price on the memory of each time replaces the limits;
-/// what remains is an energy of nodes and edges, bounded by messages between neighbours:
-/// sequential tree-reweighted message passing (Kolmogorov, IEEE PAMI 28 (2006), section 4). Prices
-/// follow a deflected subgradient (Camerini, Fratta, Maffioli, Math. Programming Study 3 (1975))
-/// with Polyak's step lengths (Held, Wolfe, Crowder, Math. Programming 6 (1974)).
+/// A lower bound by Lagrangian relaxation. Prices on the memory at each time replace the limits;
+/// what remains is an energy of nodes and edges, bounded by messages between neighbours: sequential
+/// tree-reweighted message passing (Kolmogorov, IEEE PAMI 28 (2006), section 4). Prices follow a
+/// deflected subgradient (Camerini, Fratta, Maffioli, Math. Programming Study 3 (1975)) with
+/// Polyak's step lengths (Held, Wolfe, Crowder, Math. Programming 6 (1974)).
 class Bound {
 public:
   explicit Bound(const Network &network);
 
-  /// One pass forward and back, then a step of the prices. `best` is the cost of the best feasible
-  /// assignment, or infinity. Bounds and assignments are for these prices and later ones.
+  /// One pass forward and back with the current prices, then a step of the prices. `best` is the
+  /// cost of the best feasible assignment, or infinity.
   void iterate(double best);
 
   /// The largest bound so far, in the units of cost; rounding errors are subtracted.
   double getBound() const { return bestBound; }
-  /// What messages and prices suggest: the assignment of the last pass.
+  /// The assignment that the last pass suggests.
   const std::vector<uint32_t> &getSuggestion() const { return suggestion; }
-  /// What the memory of each node's strategies costs at the prices of the best bound; laid out as
+  /// The cost of the memory of each node's strategies at the prices of the best bound; laid out as
   /// the network's costs.
   const std::vector<double> &getMemoryCosts() const { return bestMemoryCosts; }
   /// Table entries that one iteration reads: the unit of work.
@@ -43,10 +43,10 @@ private:
   void findGradient(std::vector<double> &gradient) const;
 
   const Network &network;
-  std::vector<size_t> messagesAt; // of each link, the message to its node
+  std::vector<size_t> messagesAt; // of each link's message to its node
   std::vector<double> messages;
-  std::vector<double> weight;           // of each node: 1 / the larger number of links to one side
-  std::vector<double> belief, outgoing; // of the node in turn
+  std::vector<double> weight; // of each node: 1 / max(links to earlier nodes, links to later ones)
+  std::vector<double> belief, outgoing; // of the current node
   std::vector<double> prices, bestPrices, direction;
   std::vector<double> memoryCosts, bestMemoryCosts;
   std::vector<uint32_t> suggestion;

@@ -42,7 +42,7 @@ double Enumeration::getAdded(uint32_t node, uint32_t strategy) const {
   return added;
 }
 
-/// Adds or takes back a strategy's memory; false if it exceeds a limit.
+/// Adds a strategy's memory, or takes it back (`sign` -1); false if it exceeds a limit.
 bool Enumeration::use(uint32_t node, uint32_t strategy, int64_t sign) {
   bool fits = true;
   for (const Network::Span &span : network.getSpans(node))

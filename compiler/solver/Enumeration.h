@@ -12,16 +12,16 @@
 
 namespace gridloom::solver {
 
-/// Finds the best assignment by depth-first branch and bound: an assignment's cost is at least that
-/// of its first choices, plus the least that each later node can add.
+/// Finds the best assignment by depth-first branch and bound: an assignment costs at least its
+/// first choices plus the least that each later node can add.
 class Enumeration {
 public:
   explicit Enumeration(const Network &network);
 
-  /// Tries at most `mostSteps` choices; false if these are too few to be sure of the result.
+  /// Tries at most `mostSteps` choices; false if the result needs more.
   bool run(uint64_t mostSteps);
 
-  /// The best feasible assignment; none if no assignment is feasible.
+  /// The best feasible assignment; nullopt if no assignment is feasible.
   const std::optional<std::vector<uint32_t>> &getBest() const { return best; }
 
 private:
@@ -30,7 +30,7 @@ private:
   bool use(uint32_t node, uint32_t strategy, int64_t sign);
 
   const Network &network;
-  std::vector<double> leastAfter; // what the nodes from each one on add at least
+  std::vector<double> leastAfter; // the least that the nodes from each one on add
   std::vector<int64_t> slack;
   std::vector<uint32_t> chosen;
   std::optional<std::vector<uint32_t>> best;

@@ -9,8 +9,8 @@
 
 using namespace gridloom::solver;
 
-/// Rounds in which memory, strategies and nodes are looked at in turn. Each is linear in the size
-/// of the tables; the last ones find little.
+/// The most rounds of all rules. A round is linear in the size of the tables; late ones find
+/// little.
 static constexpr int mostRounds = 24;
 
 std::string Folding::fold() {
@@ -60,7 +60,7 @@ std::vector<uint32_t> Folding::getEdges(uint32_t node) const {
   return edges;
 }
 
-/// Keeps the flagged strategies; false if those are all. None left is a conflict.
+/// Keeps the flagged strategies. False if all are flagged, or none, which is a conflict.
 bool Folding::keep(uint32_t node, const std::vector<bool> &isKept) {
   size_t kept = size_t(std::count(isKept.begin(), isKept.end(), true));
   if (kept == isKept.size())
@@ -80,7 +80,7 @@ bool Folding::keep(uint32_t node, const std::vector<bool> &isKept) {
 // Memory
 //===----------------------------------------------------------------------===//
 
-/// Returns whether times or pieces have gone.
+/// Subtracts common usage and removes times that do not bind. Returns whether times or pieces went.
 bool Folding::takeMemory() {
   auto countPieces = [&] {
     size_t count = model.limits.size();
@@ -160,8 +160,8 @@ bool Folding::forbidUnfitPairs(uint32_t index, const RangeMinimum &room) {
 // Strategies
 //===----------------------------------------------------------------------===//
 
-/// Removes strategies of infinite cost, and those that an edge forbids with all of the other end's
-/// (arc consistency), until none is left.
+/// Removes strategies of infinite cost, and those that an edge forbids with every strategy of its
+/// other end (arc consistency), until there are no more.
 bool Folding::removeForbidden() {
   std::vector<uint32_t> queue;
   for (uint32_t node = 0; node < model.nodes.size(); ++node)
@@ -213,7 +213,7 @@ class Dominance {
 public:
   Dominance(const ModelNode &node, std::span<const std::shared_ptr<const TableView>> tables)
       : node(node), tables(tables) {}
-  /// Keeps one of strategies that replace each other.
+  /// Flags the strategies to keep; one, if several replace each other.
   std::vector<bool> findKept() const;
 
 private:
@@ -243,7 +243,7 @@ bool Dominance::isCheaperAtBest(size_t by, size_t strategy) const {
 /// Whether `by` costs and uses no more than `strategy`, whatever the neighbours choose (dead-end
 /// elimination: Goldstein, Biophysical Journal 66 (1994), equation 2, with memory).
 bool Dominance::isDominated(size_t by, size_t strategy) const {
-  // Quick to see of most pairs.
+  // A quick test that rules out most pairs.
   if (!isCheaperAtBest(by, strategy))
     return false;
   for (const Piece &piece : node.pieces)
@@ -278,7 +278,7 @@ std::vector<bool> Dominance::findKept() const {
 }
 
 bool Folding::removeDominated(uint32_t index) {
-  // Comparing all pairs of a node of many strategies and edges would take longer than searching.
+  // For nodes of many strategies and edges, comparing all pairs would take longer than searching.
   constexpr size_t mostComparisons = 4'000'000;
   const ModelNode &node = model.nodes[index];
   std::vector<uint32_t> edges = getEdges(index);
@@ -309,7 +309,7 @@ bool Folding::removeDominated(uint32_t index) {
 // Edges and nodes
 //===----------------------------------------------------------------------===//
 
-/// An edge that is a sum of two node costs becomes these.
+/// Replaces an edge that is a sum of two node costs by these.
 bool Folding::splitEdge(uint32_t index) {
   ModelEdge &edge = model.edges[index];
   if (!edge.isAlive)
@@ -336,7 +336,7 @@ bool Folding::foldNode(uint32_t node) {
   return fixNode(node) || foldFollower(node) || eliminateBridge(node);
 }
 
-/// A node with one strategy, or with no edge and no memory: all that concerns it is known.
+/// Removes a node without memory that has one strategy or no edges: its choice is known.
 bool Folding::fixNode(uint32_t index) {
   ModelNode &node = model.nodes[index];
   if (!node.pieces.empty() || (node.size() > 1 && node.degree > 0))
@@ -358,8 +358,8 @@ bool Folding::fixNode(uint32_t index) {
   return true;
 }
 
-/// Whether each strategy of the edge's other end leaves `index` one choice: the only finite one, or
-/// for a leaf the one that is best in cost and in memory. `follow` gets it.
+/// Whether each strategy of the edge's other end leaves `index` one choice: the only finite one or,
+/// for a leaf, the one that is best in cost and memory. Writes it to `follow`.
 bool Folding::findLeader(uint32_t index, const ModelEdge &edge,
                          std::vector<uint32_t> &follow) const {
   const ModelNode &node = model.nodes[index];
@@ -373,13 +373,13 @@ bool Folding::findLeader(uint32_t index, const ModelEdge &edge,
   };
   follow.assign(leader.size(), 0);
   for (size_t l = 0; l < leader.size(); ++l) {
-    if (node.degree > 1) { // only the one finite choice will do
+    if (node.degree > 1) { // only a single finite choice counts
       size_t numFinite = 0;
       for (uint32_t k = 0; k < node.size() && numFinite < 2; ++k)
         if (model.getCost(edge, index, k, l) < infiniteCost && ++numFinite == 1)
           follow[l] = k;
       if (numFinite != 1)
-        return false; // of none, removeForbidden removes l
+        return false; // if there is none, removeForbidden removes l
       continue;
     }
     std::vector<uint32_t> finite;
@@ -410,13 +410,13 @@ bool Folding::foldFollower(uint32_t index) {
   for (uint32_t e : edges) {
     uint32_t leader = model.edges[e].getOther(index);
     size_t others = neighbours - model.nodes[leader].size();
-    // The node's other edges go to the leader, whose matrices may be larger.
+    // The node's other edges move to the leader, whose tables may be larger.
     if (others * model.nodes[leader].size() > 4 * node.size() * neighbours)
       continue;
     std::vector<uint32_t> strategies;
     if (!findLeader(index, model.edges[e], strategies))
       continue;
-    // Moving many edges to a node that could follow itself would be slow.
+    // Moving many edges to a node that could itself be a follower would be slow.
     if (std::vector<uint32_t> back;
         node.degree > model.nodes[leader].degree && findLeader(leader, model.edges[e], back))
       continue;
@@ -457,8 +457,8 @@ void Folding::follow(uint32_t index, uint32_t leaderIndex, uint32_t edgeIndex,
   leaders.push_back(leaderIndex);
 }
 
-/// The least costs of a node between two others, by their strategies, and the node's strategies
-/// that have them.
+/// The least costs of a node between two others, for each pair of their strategies, and the node's
+/// strategies that have these costs.
 static std::pair<std::vector<Cost>, std::vector<uint32_t>>
 joinTables(const std::vector<Cost> &costs, const TableView &left, const TableView &right) {
   size_t rows = left.columns, columns = right.columns;
@@ -481,7 +481,7 @@ joinTables(const std::vector<Cost> &costs, const TableView &left, const TableVie
   return {std::move(least), std::move(best)};
 }
 
-/// A node without memory and with two edges becomes an edge of its neighbours.
+/// Replaces a node without memory and with two edges by an edge of its neighbours.
 bool Folding::eliminateBridge(uint32_t index) {
   const ModelNode &node = model.nodes[index];
   if (!node.pieces.empty() || node.degree != 2)

@@ -12,33 +12,33 @@
 
 namespace gridloom::solver {
 
-/// Removes from a problem what need not be searched: strategies that no feasible or no best
-/// assignment has, nodes whose best strategy follows from at most two others, edges that are sums
-/// of node costs, and times that do not bind. The least cost stays the same, and so does whether
-/// there is a feasible assignment. Memory is part of every rule: a node is only folded away where
-/// its memory follows as well.
+/// Removes from a problem what need not be searched: strategies that cannot be feasible or are not
+/// needed for the least cost, nodes whose best strategy follows from at most two others, edges that
+/// are sums of node costs, and times that do not bind. The least cost stays the same, and so does
+/// whether the problem is feasible. Every rule respects memory: a node is only removed if its
+/// memory follows as well.
 class Folding {
 public:
   explicit Folding(const Problem &problem) : problem(problem), model(problem) {}
 
-  /// Applies the rules until none does. Returns why no assignment is feasible, as one line; empty
+  /// Applies the rules until none applies. Returns in one line why no assignment is feasible; empty
   /// if the rules do not show that.
   std::string fold();
 
   const Model &getModel() const { return model; }
 
-  /// The problem's assignment for a choice of strategies of the nodes that are left, given by the
-  /// problem's numbers; entries of other nodes are ignored.
+  /// The problem's assignment for strategies of the remaining nodes, both in the problem's numbers;
+  /// entries of removed nodes are ignored.
   Assignment unfold(Assignment strategies) const;
 
 private:
-  /// A removed node's strategy, by those of up to two nodes that were removed later, or never.
+  /// A removed node's strategy, by those of up to two nodes that were removed later or remain.
   struct Decision {
     uint32_t node;
     std::vector<uint32_t> parents;
-    /// By the parents' strategies, row-major; nodes with equal tables have the same one.
+    /// By the parents' strategies, row-major; shared by nodes with equal tables.
     std::shared_ptr<const std::vector<uint32_t>> choice;
-    std::vector<uint32_t> strategies; // of the problem that are left when the node is removed
+    std::vector<uint32_t> strategies; // the problem's, left when the node is removed
     std::vector<std::vector<uint32_t>> parentStrategies; // the same of the parents
   };
 
@@ -59,25 +59,25 @@ private:
   bool keep(uint32_t node, const std::vector<bool> &isKept);
   void touch(uint32_t node);
   std::vector<uint32_t> getEdges(uint32_t node) const;
-  /// The node's strategy is that of this number for each choice of its parents' strategies.
+  /// Records that the parents' strategies decide the node's, by `choice`.
   void decide(uint32_t node, std::vector<uint32_t> parents,
               std::shared_ptr<const std::vector<uint32_t>> choice);
 
   const Problem &problem;
   Model model;
   std::vector<Decision> decisions;
-  // Nodes whose rules may apply anew.
+  // Nodes to which rules may apply again.
   std::vector<bool> isTouched;
-  // Nodes that others have joined. They are touched together, as some have thousands of followers
-  // and of edges.
+  // Nodes that others have joined. They are touched once a round, since some have thousands of
+  // followers and edges.
   std::vector<uint32_t> leaders;
-  size_t movedEdges = 0, mostMovedEdges = 0; // by foldFollower, which must stay linear
+  size_t movedEdges = 0, mostMovedEdges = 0; // by foldFollower, to keep it linear
   using View = std::shared_ptr<const TableView>;
   struct Kept {
     std::vector<bool> strategies;
-    std::vector<View> views; // so that no others are at their places
+    std::vector<View> views; // keep the addresses in the key from being reused
   };
-  /// The table of a bridge between its neighbours, and the best strategies that it is made of.
+  /// The table that replaces a bridge between its neighbours, and the bridge's best strategies.
   struct Bridge {
     Table cost;
     std::shared_ptr<const std::vector<uint32_t>> best;

@@ -10,29 +10,29 @@
 
 namespace gridloom::solver {
 
-/// Nodes without a cycle among them. While all others stay as they are, the best choices of all of
-/// them are found at once, by dynamic programming from the leaves to the roots. An object is
-/// scratch space for one thread.
+/// Nodes without a cycle among them. Dynamic programming from the leaves to the roots finds their
+/// best choices together, while all other nodes stay as they are. Scratch space for one thread.
 class Forest {
 public:
   explicit Forest(const Network &network);
 
   void clear();
-  /// Adds a node that has an edge to at most one member; false if it is one or has more.
+  /// Adds a node that has an edge to at most one member; false if it has more or is a member
+  /// itself.
   bool add(uint32_t node);
   bool has(uint32_t node) const { return stamps[node] == stamp; }
   std::span<const uint32_t> getNodes() const { return nodes; }
 
-  /// Sets each choice's cost to its own and that of edges to other nodes, and all surcharges to 0.
+  /// Sets each choice's cost to its own plus that of edges to other nodes, and all surcharges to 0.
   void loadCosts(const State &state);
-  /// Surcharges, which only steer the choices: `factor` times costs laid out as the network's; a
-  /// price of memory at a time; random ones up to `most`.
+  /// These add surcharges, which only steer the choices: `factor` times costs laid out as the
+  /// network's; a price of memory at a time; random ones up to `most`.
   void addCosts(const std::vector<double> &costs, double factor);
   void addPrice(uint32_t time, double price);
   void addNoise(double most, Random &random);
 
-  /// Finds the members' best choices; `changes` gets those that differ from the state's. Returns
-  /// what the changes add to the surcharges.
+  /// Finds the members' best choices; writes those that differ from the state's to `changes`.
+  /// Returns the surcharges that the changes add.
   double solve(const State &state, std::vector<Change> &changes);
 
   /// Table entries read since the object was made.

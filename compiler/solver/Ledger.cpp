@@ -39,8 +39,8 @@ uint32_t Ledger::getWorstTime() const {
   return uint32_t(std::find(begin, slack.end(), *block) - slack.begin());
 }
 
-/// Calls visit(block, begin, end, added usage) for the ranges of times with one change each, cut at
-/// blocks.
+/// Calls visit(block, begin, end, added usage) for the ranges of times with one change each, split
+/// at blocks.
 template <typename Visit> void Ledger::forEachRange(const Effect &effect, Visit visit) const {
   int64_t added = 0;
   for (size_t i = 0; i + 1 < effect.steps.size(); ++i) {

@@ -25,17 +25,18 @@ public:
   /// The first time with the least slack; there must be a time.
   uint32_t getWorstTime() const;
 
-  /// What changes would do. Scratch space that each thread owns.
+  /// The effect of changes. Scratch space that each thread owns.
   struct Effect {
     double excess = 0;      // afterwards
-    int64_t worst = 0;      // the largest usage above a limit that the changes make or leave
+    int64_t worst = 0;      // the largest usage above a limit, at times that change
     uint32_t worstTime = 0; // where it is
     std::vector<std::pair<uint32_t, int64_t>> steps; // of the usage, by time
   };
-  /// Computes `effect` of changing from `chosen`, which the ledger stands for; keeps its buffers.
+  /// Computes the effect of `changes` to `chosen`, the ledger's assignment. Reuses the buffers of
+  /// `effect`.
   void compute(const std::vector<uint32_t> &chosen, std::span<const Change> changes,
                Effect &effect) const;
-  /// Takes over what `compute` has found.
+  /// Applies what `compute` has found.
   void apply(const Effect &effect);
 
 private:

@@ -1,4 +1,4 @@
-//===- Model.cpp - the problem while it is made smaller -------------------===//
+//===- Model.cpp - the problem while it is folded -------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -30,7 +30,7 @@ Model::Model(const Problem &problem) {
 void Model::addEdges(const Problem &problem) {
   edgeOf.reserve(problem.edges.size());
   edges.reserve(problem.edges.size());
-  std::unordered_map<const Cost *, Table> known; // rows may be one
+  std::unordered_map<const Cost *, Table> known; // edges may share a row
   for (size_t e = 0; e < problem.edges.size(); ++e) {
     auto [first, second] = problem.edges[e];
     std::span<const Cost> cost = problem.edgeCosts[e];
@@ -52,8 +52,8 @@ void Model::addEdges(const Problem &problem) {
   }
 }
 
-/// Only times whose set of live nodes is in no other time's set can be the peak: those after a
-/// node's begin and before the next end.
+/// Only times whose set of live nodes is in no other time's set can be the peak: those from a
+/// node's begin up to the next end.
 void Model::addTimes(const Problem &problem) {
   std::map<int64_t, std::pair<bool, bool>> events; // whether nodes begin, end
   for (auto [begin, end] : problem.intervals)
@@ -125,7 +125,7 @@ void Model::removeEdge(uint32_t index) {
   edgeOf.erase(getKey(edge.first, edge.second));
   for (uint32_t end : {edge.first, edge.second}) {
     ModelNode &node = nodes[end];
-    // Now and then, so that the edges of a star are removed in linear time.
+    // Only now and then, so that the edges of a star are removed in linear time.
     if (--node.degree < node.edges.size() / 2)
       std::erase_if(node.edges, [&](uint32_t e) { return !edges[e].isAlive; });
   }

@@ -1,4 +1,4 @@
-//===- Model.h - the problem while it is made smaller -----------*- C++ -*-===//
+//===- Model.h - the problem while it is folded -----------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -10,16 +10,16 @@
 
 namespace gridloom::solver {
 
-/// Memory that a node's strategy takes at the model's times begin <= t < end.
+/// Memory that a node's strategies take at the model's times begin <= t < end.
 struct Piece {
   uint32_t begin, end;
   std::vector<int64_t> usage; // by strategy
 };
 
-/// Folding adds the costs and pieces of other nodes to a node's own.
+/// A node; folding adds the costs and pieces of other nodes to its own.
 struct ModelNode {
   std::vector<uint32_t> strategies; // the problem's strategies that are left, ascending
-  std::vector<Cost> cost;           // by strategy, finite
+  std::vector<Cost> cost;           // by strategy, at most infiniteCost
   std::vector<Piece> pieces;
   std::vector<uint32_t> edges; // of the model; some may be dead
   uint32_t degree = 0;         // edges that are alive
@@ -36,8 +36,8 @@ struct ModelEdge {
   uint32_t getOther(uint32_t node) const { return node == first ? second : first; }
 };
 
-/// A problem that nodes, strategies and times are being removed from. Nodes keep the problem's
-/// numbers. At most one edge joins two nodes, and none a node with itself.
+/// A problem from which nodes, strategies and times are being removed. Nodes keep the problem's
+/// numbers. At most one edge joins two nodes, and none joins a node with itself.
 class Model {
 public:
   explicit Model(const Problem &problem);
@@ -55,22 +55,23 @@ public:
   /// Keeps the strategies whose flag is set, in the node and in its edges.
   void keepStrategies(uint32_t node, const std::vector<bool> &isKept);
 
-  /// Adds a matrix (row-major, `first` times `second`) to the edge of two nodes.
+  /// Adds a table (row-major, `first` times `second`) to the edge of two nodes; makes the edge if
+  /// needed.
   void addEdge(uint32_t first, uint32_t second, const Table &cost);
   void removeEdge(uint32_t edge);
   /// Removes a node without edges.
   void removeNode(uint32_t node);
 
-  /// Makes one piece of a node's pieces with the same interval.
+  /// Combines a node's pieces of the same interval.
   void combinePieces(uint32_t node);
 
   Tables tables;
   std::vector<ModelNode> nodes;
   std::vector<ModelEdge> edges;
-  /// The memory that is left at each time for the nodes' pieces, and that time in the problem.
+  /// The memory left for the nodes' pieces at each time, and that time in the problem.
   std::vector<int64_t> limits;
   std::vector<int64_t> times;
-  Cost constant = 0; // of choices that are made
+  Cost constant = 0; // of decided choices
 
 private:
   void addEdges(const Problem &problem);

@@ -39,13 +39,13 @@ Network::Network(const Model &model)
       numEntries += edge.cost->size();
       ++numEdges;
     }
-  // Whatever is saved elsewhere, a choice that is not allowed costs more than all that are.
+  // A forbidden choice costs more than anything that it could save elsewhere.
   forbidden += double(largest) + 1;
   addLinks(model, toNetwork);
 }
 
-/// Adds the largest allowed cost of a table to `mostCost`, and to `forbidden` how far its costs lie
-/// apart: what can be saved there. Returns the largest.
+/// Adds a table's largest allowed cost to `mostCost`, and the range of its costs, the most that it
+/// can save, to `forbidden`. Returns the largest.
 Cost Network::addBounds(const std::vector<Cost> &table) {
   Cost least = infiniteCost, most = -infiniteCost;
   for (Cost cost : table)
@@ -63,7 +63,7 @@ void Network::addLinks(const Model &model, const std::vector<uint32_t> &toNetwor
   for (uint32_t i : problemNode)
     linksAt.push_back(linksAt.back() + model.nodes[i].degree);
   links.resize(linksAt.back());
-  // By the table and the number of own strategies, as either of its nodes sees it.
+  // Matrices that exist, by table, own strategies, and which end of the edge the node is.
   std::map<std::tuple<const void *, uint32_t, bool>, size_t> known;
   std::vector<size_t> next(linksAt.begin(), linksAt.end() - 1);
   uint32_t number = 0;
@@ -116,7 +116,7 @@ Assignment Network::toProblem(const std::vector<uint32_t> &chosen, const Model &
   return assignment;
 }
 
-/// The same of the first columns, as many as there are lanes.
+/// getLeastSums of the first columns, as many as there are lanes.
 template <typename Lanes>
 static void getLeastSumsOf(const double *matrix, const double *added, size_t rows, size_t columns,
                            double *least) {
@@ -135,7 +135,7 @@ static void getLeastSumsOf(const double *matrix, const double *added, size_t row
 
 void gridloom::solver::getLeastSums(const double *matrix, const double *added, size_t rows,
                                     size_t columns, double *least) {
-  // Compilers keep the order of floating-point minima, so the lanes are written out.
+  // Compilers keep the order of floating-point minima and so do not vectorise; lanes are explicit.
   using Wide = double __attribute__((vector_size(64)));
   using Narrow = double __attribute__((vector_size(16)));
   size_t l = 0;

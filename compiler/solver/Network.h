@@ -10,13 +10,13 @@
 
 namespace gridloom::solver {
 
-/// For each of `columns` the least, over rows, of the row's number there and what is added to the
-/// row.
+/// least[column] = the least, over rows, of matrix[row][column] + added[row]; `matrix` is
+/// row-major.
 void getLeastSums(const double *matrix, const double *added, size_t rows, size_t columns,
                   double *least);
 
-/// What is left of a problem after folding, laid out for the loops that run over it. Costs are
-/// floating point; what is forbidden has a cost that nothing else outweighs.
+/// What is left of a problem after folding, in flat arrays for the loops that run over it. Costs
+/// are floating point; a forbidden choice costs more than all others can save.
 struct Network {
   explicit Network(const Model &model);
 
@@ -24,10 +24,10 @@ struct Network {
     uint32_t node; // the neighbour
     uint32_t edge;
     uint32_t back;   // the neighbour's link to this node
-    size_t matrixAt; // in `matrices`: a row for each strategy of the neighbour, of own strategies;
-                     // links of equal tables have one
+    size_t matrixAt; // in `matrices`: a row of own strategies for each of the neighbour's; links of
+                     // equal tables share one
   };
-  struct Span { // of the timeline
+  struct Span { // of the time line
     uint32_t begin, end;
     size_t usageAt; // in `usages`, by strategy
   };
@@ -39,14 +39,14 @@ struct Network {
   std::span<const Span> getSpans(uint32_t node) const {
     return {spans.data() + spansAt[node], spansAt[node + 1] - spansAt[node]};
   }
-  /// The costs of the node's strategies where the neighbour of `link` has chosen.
+  /// The costs of the node's strategies if the neighbour of `link` has this one.
   const double *getRow(const Link &link, uint32_t node, uint32_t neighbourStrategy) const {
     return matrices.data() + link.matrixAt + size_t(neighbourStrategy) * size[node];
   }
-  /// For each strategy of the link's neighbour the least sum of the costs there and what is added
-  /// to the strategies of `node`.
+  /// For each strategy of the link's neighbour, the least sum of the link's cost and what is added
+  /// to a strategy of `node`.
   void getLeastSums(const Link &link, uint32_t node, const double *added, double *least) const {
-    // The neighbour has a row for each strategy of the node.
+    // The neighbour's matrix has a row for each strategy of the node.
     const Link &back = links[linksAt[link.node] + link.back];
     solver::getLeastSums(matrices.data() + back.matrixAt, added, size[node], size[link.node],
                          least);
@@ -55,23 +55,23 @@ struct Network {
   int64_t getUsage(uint32_t node, uint32_t strategy, uint32_t time) const;
 
   double getCost(const std::vector<uint32_t> &chosen) const;
-  /// The problem's strategies, for Folding::unfold.
+  /// The problem's strategies for a choice, as Folding::unfold takes them.
   Assignment toProblem(const std::vector<uint32_t> &chosen, const Model &model) const;
 
   std::vector<uint32_t> problemNode;
   std::vector<uint32_t> size;  // strategies of each node
-  std::vector<size_t> costsAt; // of each node and one more, in `costs`
+  std::vector<size_t> costsAt; // of each node, and the end, in `costs`
   std::vector<double> costs;
-  std::vector<size_t> linksAt, spansAt; // of each node and one more
+  std::vector<size_t> linksAt, spansAt; // of each node, and the end
   std::vector<Link> links;
   std::vector<double> matrices;
   std::vector<Span> spans;
   std::vector<int64_t> usages;
   std::vector<int64_t> limits; // of each time
   size_t numEdges = 0, numEntries = 0;
-  double constant = 0;  // of what is folded
-  double mostCost = 0;  // no assignment of allowed choices costs more, each other one does
-  double forbidden = 0; // the cost of choices that are not allowed
+  double constant = 0;  // cost of what was folded
+  double mostCost = 0;  // the most that allowed choices cost; all others cost more
+  double forbidden = 0; // the cost of a choice that is not allowed
 
 private:
   Cost addBounds(const std::vector<Cost> &table);

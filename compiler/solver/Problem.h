@@ -20,7 +20,7 @@ namespace gridloom::solver {
 using Cost = int64_t;
 inline constexpr Cost infiniteCost = 1'000'000'000'000'000'000;
 
-/// Rows of different lengths in one block. Rows of the same values may be one.
+/// Rows of different lengths in one block. Equal rows may share their values.
 class Rows {
 public:
   size_t size() const { return bounds.size(); }
@@ -49,7 +49,7 @@ public:
     values.insert(values.end(), row.begin(), row.end());
     endRow();
   }
-  /// Another row that is an earlier one.
+  /// Adds a row that shares the values of an earlier one.
   void repeatRow(size_t row) { bounds.push_back(bounds[row]); }
 
 private:
@@ -74,7 +74,7 @@ struct Problem {
   std::vector<Interval> intervals; // of each node
   Rows costs, usages;              // of each node, by its strategy
   std::vector<Edge> edges;
-  Rows edgeCosts; // of each edge, row-major: the first node's strategy times the second's count
+  Rows edgeCosts; // of each edge, row-major: the first node's strategies by the second's
   int64_t usageLimit = 0;
 
   size_t getNumNodes() const { return intervals.size(); }
@@ -84,8 +84,8 @@ struct Problem {
 /// The strategy of each node.
 using Assignment = std::vector<uint32_t>;
 
-/// One line that says what makes `problem` malformed, with the position in the file's terms; empty
-/// if every index, size and sum is in range. The rest of the solver relies on this check.
+/// What makes `problem` malformed, in one line with the position in the file's terms; empty if
+/// every index, size and sum is in range. The rest of the solver relies on this check.
 std::string findFault(const Problem &problem);
 
 } // namespace gridloom::solver

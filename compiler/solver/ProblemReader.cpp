@@ -18,8 +18,8 @@ using namespace gridloom::solver;
 
 namespace {
 
-/// Takes the parser's events, and keeps the tables of numbers. No tree of the document is built: a
-/// problem of 10^6 edges would need gigabytes.
+/// Fills the tables from the parser's events. A tree of the document would need gigabytes for a
+/// problem of 10^6 edges.
 class ProblemBuilder : public nlohmann::json_sax<nlohmann::json> {
 public:
   explicit ProblemBuilder(Problem &problem) : problem(problem) {}
@@ -170,7 +170,7 @@ private:
     fault = std::move(text);
     return false;
   }
-  /// Of a value in a table; values elsewhere do not matter.
+  /// Fails for a value in a table; values elsewhere are ignored.
   bool refuse(const std::string &what) {
     if (!isKnown())
       return true;
@@ -201,9 +201,9 @@ std::string gridloom::solver::parseProblem(std::string_view text, Problem &probl
   return fault.empty() ? findFault(problem) : fault;
 }
 
-/// The file's bytes, decompressed; says what is wrong in `fault`.
+/// The file's bytes, decompressed; on failure sets `fault`.
 static std::string readBytes(const std::string &path, std::string &fault) {
-  // A few kilobytes of gzip may stand for terabytes.
+  // A few kilobytes of gzip may expand to terabytes.
   constexpr size_t mostBytes = size_t(8) << 30;
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {

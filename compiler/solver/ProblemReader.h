@@ -21,7 +21,7 @@ namespace gridloom::solver {
 /// Returns what is wrong in one line; empty if `problem` is read and `findFault` finds nothing.
 std::string parseProblem(std::string_view text, Problem &problem);
 
-/// The same of a file, which gzip may have compressed.
+/// The same for a file, which may be compressed by gzip.
 std::string readProblem(const std::string &path, Problem &problem);
 
 } // namespace gridloom::solver

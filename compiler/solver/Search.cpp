@@ -13,13 +13,13 @@
 
 using namespace gridloom::solver;
 
-/// Walks of one round. More of them use more threads; fewer waste less when two change one place.
+/// Walks of a round. More use more threads; fewer waste less if two change the same place.
 static constexpr size_t walksPerRound = 16;
-/// Those of them that begin at the bound's suggestion, if it is new.
+/// The walks among them that start at the bound's suggestion, if it is new.
 static constexpr size_t walksFromSuggestion = 4;
-/// Iterations of the bound before it has to share: the prices it finds guide the walks.
+/// The bound runs in each round until it has run so often, since its prices guide the walks.
 static constexpr int boundsAtFirst = 100;
-/// The share of all work that goes into the bound later.
+/// The share of all work that goes into the bound after that.
 static constexpr double boundShare = 0.2;
 
 Search::Search(const Network &network, unsigned numThreads)
@@ -30,7 +30,7 @@ Search::Search(const Network &network, unsigned numThreads)
 }
 
 double Search::getBound() const {
-  // A millionth covers the rounding of a whole number.
+  // The tolerance covers rounding errors of a whole number.
   return std::ceil(bound.getBound() - 1e-6);
 }
 
@@ -56,11 +56,11 @@ static void runTasks(size_t count, unsigned numThreads,
 
 void Search::runRound() {
   bool hasBound = wantsBound();
-  // At first suggestions are better than what walks find without prices.
+  // At first the bound's suggestions are better than what walks find without prices.
   size_t numWalks = numBounds < 8               ? 0
                     : numBounds < boundsAtFirst ? walksFromSuggestion
                                                 : walksPerRound;
-  // The bound changes its memory costs while walks read them.
+  // A copy: the bound changes its memory costs while walks read them.
   std::vector<double> memoryCosts = bound.getMemoryCosts();
   std::vector<std::vector<Change>> changes(numWalks);
   std::vector<uint64_t> work(numWalks);
@@ -90,7 +90,7 @@ void Search::runRound() {
   ++numRounds;
 }
 
-/// Takes over what a walk found, as far as earlier ones of this round have not spoilt it.
+/// Applies what a walk found, unless earlier walks of this round turned it into a loss.
 void Search::takeChanges(std::vector<Change> &changes) {
   if (changes.empty())
     return;
@@ -103,7 +103,7 @@ void Search::takeChanges(std::vector<Change> &changes) {
     return;
   }
   state->ledger.apply(effect);
-  state->cost = network.getCost(state->chosen); // without the rounding errors of many changes
+  state->cost = network.getCost(state->chosen); // drops the rounding errors of many changes
 }
 
 void Search::takeSuggestion() {

@@ -14,9 +14,9 @@
 
 namespace gridloom::solver {
 
-/// Searches a network in rounds. A round has a fixed list of tasks: some walks, all from the same
-/// state, and maybe an iteration of the bound. Threads share the tasks; then their results are
-/// taken over in the order of the list. So the state after N rounds depends on N alone.
+/// Searches a network in rounds. A round is a fixed list of tasks: some walks, from the best state
+/// or the bound's suggestion, and maybe an iteration of the bound. Threads share the tasks; results
+/// are applied in the order of the list, so the state after N rounds depends on N alone.
 class Search {
 public:
   Search(const Network &network, unsigned numThreads);
@@ -26,10 +26,9 @@ public:
   uint64_t getNumRounds() const { return numRounds; }
   const State &getState() const { return *state; }
   bool isFeasible() const { return state->isFeasible(network); }
-  /// A lower bound of the network's cost: a whole number, as costs are.
+  /// A lower bound of the network's cost, rounded up to a whole number, as costs are.
   double getBound() const;
-  /// The state is feasible and costs no more than the bound.
-  /// Whether the best assignment costs at most `gap` times its cost more than the bound.
+  /// Whether the best assignment is feasible and above the bound by at most `gap` times its cost.
   bool isOptimal(double gap) const {
     return isFeasible() && state->cost - gap * std::abs(state->cost) <= getBound();
   }

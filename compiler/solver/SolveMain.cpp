@@ -79,7 +79,7 @@ private:
 
 } // namespace
 
-/// An error is one line, whatever made it.
+/// Prints an error as one line, whatever its source.
 static int report(const std::string &text, int code) {
   std::cerr << "error: " << makePrintable(text) << "\n";
   return code;
@@ -101,7 +101,7 @@ static int run(const Settings &settings) {
   Options options;
   options.numThreads = settings.threads;
   options.work = settings.work.value_or(options.work);
-  // A number of rounds is run to its end, unless a time is given as well.
+  // With --work, all rounds are run, unless a time is given as well.
   double seconds = settings.seconds.value_or(settings.work ? 1e9 : 60);
   options.deadline = start + std::chrono::duration_cast<Options::Clock::duration>(
                                  std::chrono::duration<double>(std::min(seconds, 1e9)));

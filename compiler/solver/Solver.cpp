@@ -14,15 +14,15 @@
 
 using namespace gridloom::solver;
 
-/// Networks of at most this many nodes are enumerated, if that takes no more than these steps.
+/// Networks of at most this many nodes are enumerated, if that takes at most this many steps.
 static constexpr size_t fewNodes = 32;
 static constexpr uint64_t enumerationSteps = 2'000'000;
-/// Rounds that are run even if the time is over: one for a bound, more if there is no assignment.
+/// Rounds that are run even if time is over: one for a bound, more if there is no assignment yet.
 static constexpr uint64_t leastRounds = 1, leastRoundsWithoutAny = 20;
 
 namespace {
 
-/// The parts of one solution, and what they have found.
+/// The steps to one solution, and their results.
 class Solve {
 public:
   Solve(const Problem &problem, const Options &options)
@@ -78,7 +78,7 @@ private:
   bool isEnough(const Search &search) {
     if (search.isOptimal(options.gap) || search.getNumRounds() >= options.work)
       return true;
-    // Before the first round there is a state, but nobody has looked for a good one.
+    // The state before the first round is arbitrary.
     solution.isCut = options.isEnough && search.getNumRounds() >= leastRounds &&
                      search.isFeasible() && options.isEnough(solution.progress);
     if (solution.isCut)

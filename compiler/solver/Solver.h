@@ -25,20 +25,20 @@ struct Progress {
 
 struct Options {
   using Clock = std::chrono::steady_clock;
-  /// When to stop. The result is that of the rounds until then. One round is run in any case, and
-  /// some more if none has an assignment.
+  /// When to stop, with the result of the rounds until then. One round is run in any case, and some
+  /// more if none has found an assignment.
   Clock::time_point deadline = Clock::time_point::max();
-  /// Rounds to run. A number of rounds has one result, whatever the threads and their speed.
+  /// Rounds to run. Their result depends neither on the number of threads nor on their speed.
   uint64_t work = std::numeric_limits<uint64_t>::max();
-  /// Stop when the best assignment costs at most this share of its cost more than the bound.
+  /// Stop when the best assignment is above the bound by at most this share of its cost.
   double gap = 0;
   /// Stop at the first feasible assignment, or after `mostRoundsWithoutAny` if there is none.
   bool isFirstEnough = false;
   static constexpr uint64_t mostRoundsWithoutAny = 2000;
   unsigned numThreads = 1;
-  /// Asked between rounds once there is an assignment: whether it is good enough. May be null.
+  /// Asked between rounds, once there is an assignment, whether it is good enough. May be null.
   std::function<bool(const Progress &)> isEnough;
-  /// Called between rounds.
+  /// Called between rounds. May be null.
   std::function<void(const Progress &)> onProgress;
 };
 
@@ -48,13 +48,13 @@ struct Solution {
   bool isCut = false;    // Options::isEnough ended the rounds
   /// Why no assignment is feasible, or that none was found; else empty. One line.
   std::string fault;
-  /// No assignment is feasible. Otherwise more work may find one.
+  /// Whether it is proven that no assignment is feasible. If not, more work may find one.
   bool isProvenInfeasible = false;
 };
 
-/// Folds the problem, searches what is left and unfolds the best assignment, which is checked
-/// against the problem. `problem` must be without fault (findFault). Stops early at an assignment
-/// that costs no more than the bound, or than `gap` allows.
+/// Folds the problem, searches what is left, unfolds the best assignment and checks it against the
+/// problem. `problem` must be without fault (findFault). Stops early at an assignment that costs no
+/// more than the bound, or than `gap` allows.
 Solution solve(const Problem &problem, const Options &options);
 
 } // namespace gridloom::solver

@@ -10,8 +10,8 @@
 
 namespace gridloom::solver {
 
-/// An assignment of a network that changes step by step. Any assignment may be held; less memory
-/// above the limits counts before less cost.
+/// An assignment of a network that changes step by step. It may be infeasible: states compare by
+/// memory above the limits first, then by cost.
 struct State {
   State(const Network &network, std::vector<uint32_t> strategies)
       : chosen(std::move(strategies)), ledger(network, chosen), cost(network.getCost(chosen)) {}
@@ -23,8 +23,8 @@ struct State {
     return std::pair(ledger.getExcess(), cost) < std::pair(other.ledger.getExcess(), other.cost);
   }
 
-  /// Makes the changes, except in the ledger, and returns what they add to the cost; `changes` gets
-  /// the strategies that they replace, so that a second call takes them back.
+  /// Makes the changes, except in the ledger, and returns the cost that they add. Writes the
+  /// replaced strategies to `changes`, so that a second call undoes the first.
   double exchange(const Network &network, std::vector<Change> &changes);
 
   std::vector<uint32_t> chosen;
@@ -33,7 +33,7 @@ struct State {
 };
 
 /// A sequence of random numbers (SplitMix64: Steele, Lea, Flood, OOPSLA 2014). Standard
-/// distributions differ between libraries, so that results would.
+/// distributions would make results differ between libraries.
 class Random {
 public:
   explicit Random(uint64_t seed) : state(seed) {}

@@ -18,7 +18,7 @@ Table Tables::add(std::vector<Cost> costs) {
   return table;
 }
 
-/// The same costs with rows for columns.
+/// The same costs with rows and columns swapped.
 static std::vector<Cost> transpose(const std::vector<Cost> &costs, size_t rows, size_t columns) {
   std::vector<Cost> transposed(costs.size());
   for (size_t i = 0; i < rows; ++i)
@@ -51,7 +51,7 @@ static std::vector<Cost> filter(const std::vector<Cost> &costs, bool isFirst,
   const Cost *from = costs.data();
   for (size_t i = 0; i < rows; ++i, from += columns) {
     if (!isFirst)
-      for (size_t j = 0; j < columns; ++j) // each column's value, which the next may replace
+      for (size_t j = 0; j < columns; ++j) // the next value overwrites a dropped one
         *to = from[j], to += isKept[j] ? 1 : 0;
     else if (isKept[i])
       to = std::copy(from, from + columns, to);

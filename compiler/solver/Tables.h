@@ -15,22 +15,21 @@
 
 namespace gridloom::solver {
 
-/// Sums that stay at infiniteCost; finite terms may be negative.
+/// A sum that saturates at infiniteCost; finite terms may be negative.
 inline Cost addCosts(Cost a, Cost b) {
   return std::max(a, b) >= infiniteCost ? infiniteCost : std::min(a + b, infiniteCost);
 }
 
-/// What was computed from numbers, by these: layers alike ask the same again and again.
+/// Caches results that are computed from numbers: equal layers ask for the same again and again.
 template <typename Result> class Memo {
 public:
   using Key = std::vector<int64_t>;
 
-  /// The result for `key`, which `compute` makes the first time. `weight` is how many numbers it
-  /// holds, about.
+  /// The result for `key`, computed on first use. `weight` is about how many numbers it holds.
   template <typename Compute> const Result &get(Key key, size_t weight, const Compute &compute) {
     if (auto entry = results.find(key); entry != results.end())
       return entry->second;
-    // Where little repeats, memory must not grow with the problem.
+    // If little repeats, memory must not grow with the problem.
     if (stored + key.size() + weight > mostStored) {
       results.clear();
       stored = 0;
@@ -51,17 +50,17 @@ private:
   size_t stored = 0;
 };
 
-/// The costs of two nodes' strategies, row-major, at most infiniteCost. Nobody changes them: edges
-/// of layers alike have one table.
+/// The costs of two nodes' strategies, row-major, at most infiniteCost. Immutable: edges of equal
+/// layers share a table.
 using Table = std::shared_ptr<const std::vector<Cost>>;
 
-/// A table as one of its nodes sees it.
+/// A table seen from one of its nodes.
 struct TableView {
-  Table source; // so that no other table is at its place
+  Table source; // keeps its address from being reused
   Table costs;  // row-major by the node's own strategies
   size_t columns;
-  std::vector<size_t> least; // by own strategy, the column where it costs least
-  bool allowsAll = true;     // own strategies
+  std::vector<size_t> least; // by own strategy, the column of the least cost
+  bool allowsAll = true;     // whether each own strategy has a finite cost
 
   std::span<const Cost> getRow(size_t strategy) const {
     return std::span(*costs).subspan(strategy * columns, columns);
@@ -69,26 +68,27 @@ struct TableView {
   bool allows(size_t strategy) const { return getRow(strategy)[least[strategy]] < infiniteCost; }
 };
 
-/// Makes tables, each of the same numbers once, as long as anybody has it; what makes one from
-/// others remembers it.
+/// Makes tables, and shares equal ones as long as one is in use. Remembers which tables it made
+/// from others.
 class Tables {
 public:
   Table add(std::vector<Cost> costs);
-  /// The table of an edge as the node sees it that has `size` strategies: the first one or not.
+  /// An edge's table seen from the node with `size` strategies, which is the edge's first if
+  /// `isFirst`.
   std::shared_ptr<const TableView> getView(const Table &table, size_t size, bool isFirst);
-  /// With those of this node's strategies whose flag is set.
+  /// The table with only those of this node's strategies whose flag is set.
   Table keep(const Table &table, bool isFirst, const std::vector<bool> &isKept);
-  /// The rows of these strategies of a node that has `size`; they become the first node's.
+  /// The rows of these strategies of a node that has `size`; in the result that node is the first.
   Table select(const Table &table, size_t size, bool isFirst,
                const std::vector<uint32_t> &strategies);
-  /// The sum of a table and another one whose second node has `columns` strategies, and is the
-  /// table's first if `isSwapped`.
+  /// The sum of a table and another whose second node has `columns` strategies. With `isSwapped`
+  /// that second node is the table's first.
   Table sum(const Table &table, const Table &other, size_t columns, bool isSwapped);
 
 private:
   struct Made {
     Table result;
-    std::vector<Table> sources; // so that no others are at their places
+    std::vector<Table> sources; // keep their addresses from being reused
   };
 
   std::unordered_map<size_t, std::weak_ptr<const std::vector<Cost>>> known; // by hash
@@ -96,7 +96,7 @@ private:
   Memo<Made> kept, selected, sums;
 };
 
-/// For keys: the same number for the same table, while it is there.
+/// A table's number in keys: unique while the table exists.
 inline int64_t getNumber(const Table &table) {
   return static_cast<int64_t>(reinterpret_cast<intptr_t>(table.get()));
 }

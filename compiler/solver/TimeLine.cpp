@@ -52,7 +52,7 @@ size_t gridloom::solver::takeCommonUsage(Model &model) {
   return firstOver;
 }
 
-/// Marks times at which even the largest usages fit.
+/// Clears `isKept` of times at which even the largest usages fit.
 static void markIdle(const Model &model, std::vector<bool> &isKept) {
   std::vector<int64_t> changes(model.limits.size() + 1);
   for (const ModelNode &node : model.nodes)
@@ -68,15 +68,15 @@ static void markIdle(const Model &model, std::vector<bool> &isKept) {
   }
 }
 
-/// Marks times whose live pieces are all live at a kept neighbour with no more memory.
+/// Clears `isKept` of times whose live pieces are all live at a kept neighbour with no more memory.
 static void markCovered(const Model &model, std::vector<bool> &isKept) {
   std::vector<bool> begins(model.limits.size() + 1), ends(model.limits.size() + 1);
   for (const ModelNode &node : model.nodes)
     for (const Piece &piece : node.pieces)
       begins[piece.begin] = ends[piece.end] = true;
-  // What begins or ends between the last kept time and this one.
+  // hasBegun, hasEnded: whether pieces begin or end between the last kept time and this one.
   std::vector<size_t> kept;
-  std::vector<bool> beginsAfter, endsAfter; // of each kept time, before the next one
+  std::vector<bool> beginsAfter, endsAfter; // the same between each kept time and the next
   bool hasBegun = false, hasEnded = false;
   for (size_t t = 0; t < model.limits.size(); ++t) {
     hasBegun = hasBegun || begins[t];

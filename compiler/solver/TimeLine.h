@@ -10,23 +10,23 @@
 
 namespace gridloom::solver {
 
-/// The least value in any range, in constant time: minima of all ranges of 2^n values.
+/// The minimum of any range in constant time, from the minima of all ranges of 2^n values.
 class RangeMinimum {
 public:
   explicit RangeMinimum(std::vector<int64_t> values);
-  /// Of begin <= i < end, which must not be empty.
+  /// The minimum over begin <= i < end, which must not be empty.
   int64_t get(uint32_t begin, uint32_t end) const;
 
 private:
   std::vector<std::vector<int64_t>> levels;
 };
 
-/// Takes from each piece what all its strategies use, and from the limits. Pieces without memory or
-/// without times disappear. Returns the first time whose limit falls below zero, or the number of
-/// times: below it, no choice of the strategies that are left fits.
+/// Subtracts from each piece the usage that all its strategies share, and from the limits. Removes
+/// pieces without memory or without times. Returns the first time whose limit falls below zero, so
+/// that no choice of the remaining strategies fits; the number of times if there is none.
 size_t takeCommonUsage(Model &model);
 
-/// Removes times that cannot exceed their limit, or cannot without another one doing so.
+/// Removes times that cannot exceed their limit, or only if another time does.
 void removeSlackTimes(Model &model);
 
 } // namespace gridloom::solver

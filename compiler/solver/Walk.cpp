@@ -11,7 +11,7 @@ using namespace gridloom::solver;
 
 /// Forests that are solved in one walk.
 static constexpr int forestsPerWalk = 12;
-/// Prices that are tried until a forest's choices fit the memory.
+/// The most prices of memory that are tried until a forest's choices fit.
 static constexpr int pricesPerForest = 8;
 
 //===----------------------------------------------------------------------===//
@@ -42,7 +42,7 @@ void Walk::growConnected(uint32_t seed, size_t size, Random &random) {
   grow(size, random);
 }
 
-/// Several trees of nodes that are in memory at one time, so that one can use what another frees.
+/// Several trees of nodes with memory at `time`, so that one can use what another frees.
 void Walk::growAtTime(uint32_t time, size_t size, Random &random) {
   size_t trees = 1 + random.below(std::min<size_t>(size, 16));
   for (size_t i = 0; i < trees; ++i)
@@ -50,7 +50,7 @@ void Walk::growAtTime(uint32_t time, size_t size, Random &random) {
   grow(size, random);
 }
 
-/// A node with memory at a time, or any after a number of tries.
+/// A node with memory at `time`, or any node after 32 tries.
 uint32_t Walk::pickNodeAt(uint32_t time, Random &random) const {
   uint32_t node = 0;
   for (int tries = 0; tries < 32; ++tries) {
@@ -62,8 +62,8 @@ uint32_t Walk::pickNodeAt(uint32_t time, Random &random) const {
   return node;
 }
 
-/// Of a few times at which the node is in memory, the one with the least memory left; any time for
-/// a node without memory.
+/// The time with the least memory left, of a few at which the node has memory; any time for a node
+/// without memory.
 uint32_t Walk::pickTime(const State &state, uint32_t node, Random &random) const {
   std::span<const Network::Span> spans = network.getSpans(node);
   uint32_t best = random.below(network.limits.size());
@@ -90,7 +90,7 @@ void Walk::selectForest(const State &state, uint32_t place, size_t size, Random 
 // Which strategies
 //===----------------------------------------------------------------------===//
 
-/// Makes `changes` if the state does not get worse; false if it stays.
+/// Makes `changes` unless the state gets worse; false if it stays.
 bool Walk::take(State &state) {
   state.ledger.compute(state.chosen, changes, effect);
   if (effect.excess > state.ledger.getExcess())
@@ -104,9 +104,9 @@ bool Walk::take(State &state) {
   return isTaken;
 }
 
-/// Solves a small forest with random surcharges. How large they should be depends on the problem
-/// and on the progress, so that all magnitudes are tried. Every second time memory may exceed its
-/// limit: what a walk cannot mend it does not return.
+/// Solves a small forest with random surcharges. Their best size depends on the problem and on the
+/// progress, so all magnitudes are tried. Half of the time memory may exceed its limit: `run` drops
+/// a walk that does not repair that.
 void Walk::disturb(State &state, Random &random) {
   forest.loadCosts(state);
   forest.addNoise(std::abs(state.cost) * std::pow(10.0, -1 - 6 * random.unit()), random);
@@ -118,8 +118,8 @@ void Walk::disturb(State &state, Random &random) {
   state.ledger.apply(effect);
 }
 
-/// Makes memory dearer at the time where `changes` exceed the limit most: by what makes the old
-/// choices as good as the new ones, which gained `gain`.
+/// Raises the price of memory at the time where `changes` exceed the limit most, by enough to make
+/// the old choices as good as the new ones, which gain `gain`.
 void Walk::raisePrice(const State &state, double gain) {
   double added = 0;
   for (auto [node, strategy] : changes)
@@ -129,7 +129,7 @@ void Walk::raisePrice(const State &state, double gain) {
   forest.addPrice(effect.worstTime, 1.1 * std::max(gain, least) / std::max(added, 1.0));
 }
 
-/// Solves the forest; false if the state stays. Prices of memory rise until the choices fit.
+/// Solves the forest with rising prices of memory until the choices fit; false if the state stays.
 bool Walk::improve(State &state, const std::vector<double> &memoryCosts, Random &random) {
   forest.loadCosts(state);
   if (random.below(2) == 0)
@@ -158,7 +158,7 @@ std::vector<Change> Walk::run(const State &best, const State &start,
   State state = start;
   uint32_t numNodes = uint32_t(network.getNumNodes());
   uint32_t place = random.below(numNodes);
-  // All magnitudes up to twice the most have the same share.
+  // Log-uniform between 2 and twice the most.
   auto pickSize = [&](double most) {
     return size_t(std::exp2(1 + random.unit() * std::log2(most)));
   };
@@ -166,7 +166,7 @@ std::vector<Change> Walk::run(const State &best, const State &start,
     selectForest(state, place, pickSize(random.below(2) == 0 ? 16 : numNodes), random);
     disturb(state, random);
   }
-  // A walk stays around its place, or is all over the network.
+  // Some walks stay around their place, others are all over the network.
   double most = std::exp2(random.unit() * std::log2(double(numNodes)));
   for (int i = 0; i < forestsPerWalk; ++i) {
     selectForest(state, place, pickSize(most), random);

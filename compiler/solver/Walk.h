@@ -11,15 +11,14 @@
 namespace gridloom::solver {
 
 /// A short search from a state: it disturbs some nodes, then solves forests around them while
-/// others stay (iterated local search with the large neighbourhoods of Forest). An object is
-/// scratch space for one thread; results depend on its arguments alone.
+/// others stay (iterated local search with the large neighbourhoods of Forest). Scratch space for
+/// one thread; results depend on the arguments alone.
 class Walk {
 public:
   explicit Walk(const Network &network) : network(network), forest(network) {}
 
-  /// Returns the changes that lead from `best` to the last state of a walk; none if that is worse.
-  /// The walk begins at `start`, which may be `best`; there, it disturbs some nodes first.
-  /// `memoryCosts` are the Bound's.
+  /// Returns the changes from `best` to the last state of the walk; none if that is worse. A walk
+  /// that starts at `best` mostly disturbs some nodes first. `memoryCosts` are the Bound's.
   std::vector<Change> run(const State &best, const State &start,
                           const std::vector<double> &memoryCosts, Random random);
 
