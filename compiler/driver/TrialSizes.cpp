@@ -95,7 +95,7 @@ static std::optional<int64_t> addParts(llvm::StringRef dim, const Sizes &sizes) 
 namespace {
 class Search {
 public:
-  Search(const ModelBrief &brief, const Sizes &given, int64_t batch, const Trial &trial)
+  Search(const ModelBrief &brief, const Sizes &given, int64_t batch, const TrialCompile &trial)
       : brief(brief), given(given), trial(trial) {
     for (const std::string &name : brief.dims) {
       if (given.count(name))
@@ -129,7 +129,7 @@ private:
 
   const ModelBrief &brief;
   const Sizes &given;
-  const Trial &trial;
+  const TrialCompile &trial;
   std::vector<std::string> open;
   std::map<std::string, Guess> guesses; // of dimensions that are no sums
   std::map<Sizes, std::string> tried;
@@ -376,6 +376,6 @@ TrialResult Search::run() {
 }
 
 TrialResult gridloom::findSizes(const ModelBrief &brief, const Sizes &given, int64_t batch,
-                                const Trial &trial) {
+                                const TrialCompile &trial) {
   return Search(brief, given, batch, trial).run();
 }

@@ -26,7 +26,7 @@ namespace gridloom {
 using Sizes = std::map<std::string, int64_t>;
 
 /// Compiles with these sizes; returns the errors, one a line, or "".
-using Trial = std::function<std::string(const Sizes &)>;
+using TrialCompile = std::function<std::string(const Sizes &)>;
 
 struct TrialResult {
   /// Sizes of open dimensions that work; if none were found, those tried first.
@@ -41,7 +41,7 @@ struct TrialResult {
 /// Finds sizes for the dimensions of `brief` that `given` has no size for, and what each may be.
 /// `batch` is the size to try for batches.
 TrialResult findSizes(const ModelBrief &brief, const Sizes &given, int64_t batch,
-                      const Trial &trial);
+                      const TrialCompile &trial);
 
 } // namespace gridloom
 

@@ -134,11 +134,12 @@ static llvm::json::Object describeModel(ModuleOp module, const std::filesystem::
     return {};
   std::filesystem::path path = model.getAs<StringAttr>("path").str();
   // Lexically, since the folder need not exist yet.
-  std::error_code error;
-  auto relative = std::filesystem::weakly_canonical(path, error)
-                      .lexically_relative(std::filesystem::weakly_canonical(
-                          std::filesystem::absolute(folder), error));
-  if (!error && !relative.empty())
+  std::error_code ofModel, ofFolder;
+  std::filesystem::path to = std::filesystem::weakly_canonical(path, ofModel);
+  std::filesystem::path from =
+      std::filesystem::weakly_canonical(std::filesystem::absolute(folder), ofFolder);
+  std::filesystem::path relative = to.lexically_relative(from);
+  if (!ofModel && !ofFolder && !relative.empty())
     path = relative;
   llvm::json::Object object{{"path", path.string()},
                             {"bytes", model.getAs<IntegerAttr>("bytes").getInt()},
