@@ -80,8 +80,8 @@ std::string describeLoopback(const JobSettings &settings, int ranks);
 /// contradict each other.
 int getGivenRanks(const JobSettings &settings);
 
-/// Loads the settings' plan and sets what depends on it, such as the number of ranks. Throws
-/// InvalidArgument if -n or a launcher gives another number of ranks.
+/// Loads the settings' plan and prepares the placement for it. Throws InvalidArgument if -n or a
+/// launcher gives another number of ranks.
 std::shared_ptr<const Plan> loadPlan(JobSettings &settings);
 
 /// Everything one rank needs to run a plan, in reverse order of destruction.

@@ -109,7 +109,8 @@ private:
   };
 
   /// The times of captured work on devices whose graphs can take times: one for each collective and
-  /// for each stretch of other steps between two waits or records. Written by the stream's thread.
+  /// for each stretch of other steps between two waits or records. Written by the threads that run
+  /// the stream's work.
   struct StretchTimes {
     bool isOpen = false;     // while capturing
     std::vector<Timed> done; // in the last run; once per iteration of a loop

@@ -27,8 +27,8 @@ struct SafeTensor {
 };
 
 /// Reads the header of a .safetensors file. Tensors of other types than DataType are skipped.
-/// Throws InvalidPlan, with a line that starts with `file`, when it is malformed or a tensor lies
-/// outside the file or has other bytes than its shape needs.
+/// Throws InvalidPlan, with a line that starts with `file`, when it is malformed or a tensor is
+/// outside the file or its size does not match its shape.
 std::vector<SafeTensor> readSafeTensors(std::span<const std::byte> contents,
                                         const std::string &file);
 

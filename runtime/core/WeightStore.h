@@ -35,8 +35,8 @@ public:
   static std::shared_ptr<const WeightSource> openModel(const Plan &plan, bool verifyDigest = false);
   /// Another .onnx or .safetensors file with the same weights, or a checkpoint's folder. Every
   /// weight must be present with the plan's type and shape, and folded initializers must have the
-  /// values that were compiled in; a .safetensors file may lack those. A checkpoint is read and
-  /// checked completely.
+  /// values that were compiled in; checkpoints and .safetensors files may lack those. A checkpoint
+  /// is read and checked completely.
   static std::shared_ptr<const WeightSource> openReplacement(const Plan &plan,
                                                              const std::filesystem::path &path);
   /// openReplacement if `path` is not empty, else openModel.

@@ -29,7 +29,7 @@ public:
   /// An algorithm as the library's opaque bytes, and its time.
   struct Choice {
     std::string algorithm;
-    double microseconds = 0, guessMicroseconds = 0; ///< its own, the first guess's
+    double microseconds = 0, guessMicroseconds = 0; ///< of `algorithm`, of the first guess
   };
 
   /// Reads `folder`/`device`.json. Ignores a file that is damaged or of another device, see
@@ -55,7 +55,7 @@ public:
   size_t getNumMeasured() const;
   /// The measurements as text, for `merge` on another rank.
   std::string getMeasured() const;
-  /// Adds another rank's measurements of problems without a choice.
+  /// Adds another rank's measurements of problems that this rank has not measured.
   void merge(const std::string &measured);
   /// Writes all choices to the file atomically. Returns the reason on failure, else "".
   std::string save() const;
