@@ -243,7 +243,7 @@ InProcessJob::InProcessJob(std::shared_ptr<const Plan> plan, InProcessOptions op
 InProcessJob::~InProcessJob() {
   [[maybe_unused]] Impl *left = nullptr;
   if (impl->origin.isForked())
-    left = impl.release(); // its threads are not here to be joined
+    left = impl.release(); // leaked: its threads do not exist in this process
 }
 
 const Plan &InProcessJob::getPlan() const { return *impl->plan; }

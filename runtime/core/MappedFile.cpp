@@ -75,7 +75,7 @@ static void handleBusError(int signal, siginfo_t *info, void *context) {
   }
 }
 
-/// The guard of a new mapping; -1 when there is none left.
+/// The guard of a new mapping; -1 if all are taken.
 static int takeGuard(const std::byte *data, size_t size) {
   static std::once_flag installed;
   std::call_once(installed, [] {

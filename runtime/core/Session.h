@@ -147,7 +147,7 @@ public:
   /// names, the numbers that it draws, or zeros.
   void resetStates();
 
-  /// Steps of the last run; empty unless options.trace.
+  /// The steps of the last run; empty unless options.trace.
   const std::vector<TraceEvent> &getTrace() const;
 
 private:

@@ -212,8 +212,8 @@ public:
                       std::span<void *const> pointers) = 0;
   virtual void matmul(Stream &stream, MatmulPlan &plan, const MatmulOperands &operands,
                       void *out) = 0;
-  /// Submits a convolution (input, weight, bias and residual where present) or an attention (query,
-  /// key, value, mask where present).
+  /// Submits a convolution (input, weight, bias and residual if it has them) or an attention
+  /// (query, key, value, mask if it has one).
   virtual void call(Stream &stream, LibraryPlan &plan, std::span<const void *const> inputs,
                     void *out);
   /// Copies within the device; copyIn and copyOut are host to device and back.

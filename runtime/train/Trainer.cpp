@@ -223,7 +223,7 @@ void Trainer::takeStep() {
   } catch (const Error &error) {
     throw Error(describeStep(progress.cursor), error);
   }
-  record.committed = record.values.at("committed") == 1; // not NaN, either
+  record.committed = record.values.at("committed") == 1; // false for NaN
   record.isScaleTooLarge = isScaleTooLarge(record);
   record.milliseconds = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   if (!record.committed && !record.isScaleTooLarge)

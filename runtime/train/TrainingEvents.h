@@ -17,7 +17,7 @@ namespace gridloom::rt {
 /// starts anew, earlier files are moved into a subfolder.
 class TrainingEvents {
 public:
-  /// Throws InvalidArgument where the folder has events, unless `setup` is to resume a run.
+  /// Throws InvalidArgument if the folder has events, unless `setup` resumes a run.
   static void check(const std::filesystem::path &folder, const TrainingSetup &setup);
 
   /// Throws as EventLog's constructor does.

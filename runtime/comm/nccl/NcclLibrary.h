@@ -106,7 +106,9 @@ struct EntryPoints {
   result(*member) parameters = nullptr;
   GRIDLOOM_NCCL_ENTRY_POINTS(GRIDLOOM_NCCL_MEMBER)
 #undef GRIDLOOM_NCCL_MEMBER
-  // NOLINTEND(bugprone-macro-parentheses) Functions of newer versions; null before.
+  // NOLINTEND(bugprone-macro-parentheses)
+
+  // Functions of newer versions; null if the library lacks them.
   // NOLINTBEGIN(bugprone-macro-parentheses)
 #define GRIDLOOM_NCCL_MEMBER(member, symbol, result, parameters)                                   \
   result(*member) parameters = nullptr;

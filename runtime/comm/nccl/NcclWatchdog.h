@@ -59,7 +59,7 @@ class NcclGraph;
 
 /// An operation that is late because some ranks have not reached it.
 struct NcclLateness {
-  std::string text; // what is late, by how much, and on which communicator
+  std::string text; // the operation, its delay and the communicator
   std::string key;  // on the progress board
   std::vector<int> ranks;
   uint64_t number = 0;         // published by ranks that have reached it; 0: not published

@@ -21,11 +21,11 @@ struct TcpMessage {
     Hello = 1, // rank; number: ranks of the job; key: the job
     Welcome,
     Refused, // text
-    Put,     // key, text; number: how many will get it
+    Put,     // key, text; number: of ranks that will get it
     Get,     // key; id: of the answer; number: the rank that puts it
     Value,   // id, text
-    Fail,    // number: the error's code; rank: whose; text
-    Publish, // rank; key: the communicator; number: how far
+    Fail,    // number: the error's code; rank: that failed; text
+    Publish, // rank; key: the communicator; number: progress
     Read,    // id, rank, key
     Count,   // id, number
     Bye,
