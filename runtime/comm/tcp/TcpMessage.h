@@ -24,7 +24,7 @@ struct TcpMessage {
     Put,     // key, text; number: of ranks that will get it
     Get,     // key; id: of the answer; number: the rank that puts it
     Value,   // id, text
-    Fail,    // number: the error's code; rank: that failed; text
+    Fail,    // number: the error's code; rank: that reports it; text
     Publish, // rank; key: the communicator; number: progress
     Read,    // id, rank, key
     Count,   // id, number
