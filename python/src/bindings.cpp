@@ -4,8 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The C interface as one Python class. Tensors cross as flat bytes with a type number and a shape;
-// gridloom/session.py gives them their numpy types, so that types numpy lacks need no code here.
+// Wraps the C interface for Python. Tensors are passed as flat bytes with a type number and a
+// shape; gridloom/session.py converts them to numpy types, so that types that numpy lacks need no
+// code here.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/include/gridloom.h"
@@ -32,7 +33,7 @@ namespace {
 using InputBytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using OutputBytes = nb::ndarray<uint8_t, nb::numpy, nb::ndim<1>, nb::c_contig>;
 
-/// A failed call; becomes gridloom.Error.
+/// A failed call; converted to gridloom.Error.
 struct Failure {
   gridloom_status status;
   std::string message;
@@ -43,8 +44,8 @@ void check(gridloom_status status) {
     throw Failure{status, gridloom_last_error()};
 }
 
-/// Makes a call of the C interface without the interpreter's lock. Throws what its signal handlers
-/// raised meanwhile, KeyboardInterrupt above all, or the call's failure.
+/// Makes a call of the C interface without the GIL. Throws what Python's signal handlers raised
+/// meanwhile (KeyboardInterrupt), else the call's failure.
 template <typename Call> void callUnlocked(Call call) {
   gridloom_status status;
   {
@@ -56,7 +57,7 @@ template <typename Call> void callUnlocked(Call call) {
   check(status);
 }
 
-/// Runs Python's signal handlers, which only its main thread does.
+/// Runs Python's signal handlers, which happens only on its main thread.
 int isInterrupted(void *) {
   nb::gil_scoped_acquire acquire;
   return PyErr_CheckSignals();
@@ -89,7 +90,7 @@ size_t sizeOf(gridloom_type type) {
   throw Failure{GRIDLOOM_INTERNAL, "unknown element type " + std::to_string(int(type))};
 }
 
-/// Frees the two handles in order; the interpreter lock is not held while a run is waited for.
+/// Releases the GIL, since destroying a session waits for its run.
 struct SessionDeleter {
   void operator()(gridloom_session *session) const {
     nb::gil_scoped_release release;
@@ -108,7 +109,7 @@ gridloom_tensor view(int type, const std::vector<int64_t> &shape, const InputByt
           const_cast<uint8_t *>(bytes.data())};
 }
 
-/// A session and the arrays bound to it. One Python thread at a time calls it: session.py locks.
+/// A session and the arrays bound to it. One Python thread at a time may call it: session.py locks.
 class Session {
 public:
   Session(const std::string &path, bool fromEnvironment, uint32_t threads,
@@ -135,12 +136,12 @@ public:
       if (status != GRIDLOOM_OK) {
         std::string reason = gridloom_last_error();
         if (fromEnvironment)
-          gridloom_job_abort(reason.c_str()); // the other ranks may have the plan
+          gridloom_job_abort(reason.c_str()); // the other ranks may have opened the plan
         throw Failure{status, reason};
       }
       plan.reset(openedPlan);
       status = gridloom_session_create(openedPlan, &options, &created);
-      session.reset(created); // an interrupt may be thrown although it was made
+      session.reset(created); // keep it even if an interrupt is thrown
       return status;
     };
     callUnlocked(create);
@@ -166,7 +167,7 @@ public:
     });
   }
 
-  /// The last run's outputs as (type, shape, bytes); None where another process has it.
+  /// The last run's outputs as (type, shape, bytes); None for outputs in another process.
   nb::dict outputs() {
     nb::dict result;
     for (int32_t i = 0; i < gridloom_session_num_outputs(session.get()); ++i) {
@@ -176,7 +177,7 @@ public:
       callUnlocked([&] {
         gridloom_memory *taken = nullptr;
         gridloom_status status = gridloom_session_take_output(session.get(), name, &tensor, &taken);
-        memory.reset(taken); // an interrupt may be thrown although it was taken
+        memory.reset(taken); // keep it even if an interrupt is thrown
         return status;
       });
       if (!memory)
@@ -210,7 +211,7 @@ public:
     return result;
   }
 
-  /// A state as (type, shape, bytes), copied; None where another process has it.
+  /// A copy of a state as (type, shape, bytes); None if it is in another process.
   nb::object getState(const std::string &name) {
     gridloom_tensor tensor = {GRIDLOOM_F32, 0, nullptr, nullptr};
     callUnlocked([&] { return gridloom_session_get_state(session.get(), name.c_str(), &tensor); });
@@ -261,7 +262,7 @@ private:
     return size;
   }
 
-  /// (type, shape, bytes) of memory that `owner` keeps.
+  /// (type, shape, bytes) of memory that `owner` keeps alive.
   static nb::tuple describe(const gridloom_tensor &tensor, const nb::capsule &owner) {
     std::vector<int64_t> shape(tensor.shape, tensor.shape + tensor.rank);
     auto *data = static_cast<uint8_t *>(tensor.data);
@@ -280,12 +281,12 @@ private:
   }
 
   std::unique_ptr<gridloom_plan, PlanDeleter> plan;
-  /// Before the session in memory, so that it goes after it: runs read these arrays.
+  /// Declared before the session, so that it is destroyed after it: runs read these arrays.
   std::map<std::string, InputBytes> bound;
   std::unique_ptr<gridloom_session, SessionDeleter> session;
 };
 
-/// A file of events for TensorBoard.
+/// A TensorBoard event file.
 class Events {
 public:
   Events(const std::string &folder, int64_t step) {

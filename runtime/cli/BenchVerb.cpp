@@ -48,8 +48,8 @@ struct BenchSettings {
 } // namespace
 
 namespace {
-/// Has all ranks begin a run together. The first stages of a pipeline would begin the next run
-/// while the last are at work, and its bubble would not show.
+/// Makes all ranks begin each run together: otherwise a pipeline's first stages would begin the
+/// next run while the last stages are at work, and its bubble would not show.
 class StartLine {
 public:
   explicit StartLine(Transport &transport) : host(createCpuDevice(1)) {
@@ -75,7 +75,7 @@ private:
 };
 } // namespace
 
-/// The figures of `settings.iterations` runs; those of all ranks on rank 0.
+/// The statistics of `settings.iterations` runs; over all ranks on rank 0.
 static std::vector<RunStats> measure(const Job &job, const BenchSettings &settings,
                                      const World &world, Transport &transport,
                                      const SessionOptions &options) {
@@ -94,8 +94,8 @@ static std::vector<RunStats> measure(const Job &job, const BenchSettings &settin
 }
 
 namespace {
-/// Runs as they would be; with steps launched one by one, which alone are timed; and so with
-/// communication beside nothing (empty for one rank).
+/// Normal runs; runs with steps launched one by one, whose steps can be timed; and such runs
+/// without overlapped communication (empty for one rank).
 struct Measured {
   std::vector<RunStats> usual, stepped, apart;
 };
@@ -108,7 +108,7 @@ static void tellDevice(Document &document, const RunStats &usual, const RunStats
   document.addField("stepped_device_ms", numberCell(stepped.device, 3));
   document.addField("stepped_busy_ms", numberCell(stepped.busy, 3));
   document.addField("kernels_ms", numberCell(stepped.kernels, 3));
-  // The part of a run outside of its steps, which are timed alone.
+  // The share of a run outside of its steps, which are timed separately.
   auto share = [&](double span) { return span > 0 ? 100 * (span - stepped.busy) / span : 0; };
   document.addField("stepped_gap_percent", numberCell(share(stepped.device), 1));
   document.addField("gap_percent", numberCell(std::max(0.0, share(usual.device)), 1));
@@ -134,7 +134,7 @@ static void tell(const Job &job, const BenchSettings &settings, const Measured &
   if (stepped.communication > 0 && !measured.apart.empty()) {
     RunStats serial = getMedian(measured.apart);
     double shorter = std::min(serial.compute, serial.communication);
-    // Noise of a busy machine can exceed what there is to hide.
+    // Clamp, since noise on a busy machine may exceed what can be hidden.
     double hidden = shorter > 0 ? std::clamp((serial.wall - stepped.wall) / shorter, 0.0, 1.0) : 0;
     document.addField("communication_ms", numberCell(stepped.communication, 2));
     document.addField("exposed_ms", numberCell(stepped.exposed, 2));

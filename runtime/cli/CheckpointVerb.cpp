@@ -61,7 +61,7 @@ struct CheckpointSettings {
   bool force = false;
 };
 
-/// Counts and bytes of states of one kind.
+/// Number of elements and bytes of states of one kind.
 struct Total {
   int64_t values = 0;
   uint64_t bytes = 0;
@@ -120,7 +120,7 @@ static int inspectCheckpoint(const CheckpointSettings &settings) {
   return 0;
 }
 
-/// The model that a plan was compiled from, if it still is that.
+/// The model that a plan was compiled from; throws if it has changed.
 static fs::path findModel(const std::string &folder) {
   std::shared_ptr<const Plan> plan = Plan::load(folder, {.requireTarget = false});
   const ModelInfo &model = plan->getModel();
@@ -152,7 +152,7 @@ static void exportWeights(const CheckpointSettings &settings,
                 settings.output + " exists; choose another name, or --force to replace it");
   std::map<std::string, HostArray> weights = parameters;
   if (!model.empty())
-    weights.merge(readInitializers(model)); // keeps what is there
+    weights.merge(readInitializers(model)); // keeps the checkpoint's values
   static const char *const reserved = "__metadata__";
   if (weights.contains(reserved))
     throw Error(ErrorCode::InvalidArgument,
@@ -168,14 +168,14 @@ static void exportWeights(const CheckpointSettings &settings,
   std::cout << "\n";
 }
 
-/// A file in a checkpoint's folder is a part of it, or would be taken for one.
+/// Refuses to write into a checkpoint's folder, where a file would be taken for a part of it.
 static void requireOutside(const fs::path &given, const fs::path &checkpoint) {
   std::error_code error;
   fs::path inner = fs::canonical(checkpoint, error), output = fs::absolute(given, error);
   std::vector<fs::path> folders = {inner};
   for (int64_t step : listCheckpoints(inner.parent_path()))
     folders.push_back(getCheckpointFolder(inner.parent_path(), step));
-  // Where it would lie, and where a link of this name leads.
+  // Check the path itself and, if it is a link, its target.
   for (const fs::path &path :
        {fs::weakly_canonical(output.parent_path(), error) / output.filename(),
         fs::weakly_canonical(output, error)})

@@ -40,8 +40,8 @@ struct Settings {
   bool shareGpu = false;
 };
 
-/// Operands on the host, and where plans have what they exchange: on CPUs in memory that peers
-/// reach.
+/// An operand on the host and in the memory that plans use: on CPUs in memory that peers can
+/// access.
 struct Operand {
   Operand(Device &device, Transport &transport, DataType type, std::vector<int64_t> shape)
       : device(device), transport(transport), host(HostArray::allocate(type, std::move(shape))),
@@ -73,7 +73,7 @@ struct Call {
   void *in, *out;
 };
 
-/// The same with their memory.
+/// A call with its memory.
 struct Setup : Call {
   Operand input, output;
 };
@@ -94,7 +94,7 @@ int64_t all(int n) { return n; }
 double unit(double) { return 1; }
 double shared(double n) { return (n - 1) / n; }
 
-/// Small whole numbers: sums are exact in every type.
+/// Small integers, so that sums are exact in every type.
 double operand(int rank, int64_t i) { return double((int64_t(rank) * 3 + i) % 5); }
 
 double reduceExactly(const Call &call, int64_t i) {
@@ -159,7 +159,7 @@ constexpr Collective collectives[] = {
 
 } // namespace
 
-/// Seconds after which a rank on a shared GPU is killed: NCCL may wait where nothing can end it.
+/// Seconds after which a rank on a shared GPU is killed: NCCL may hang where nothing can abort it.
 static constexpr unsigned shareGpuSeconds = 60;
 
 static std::string describe(const Settings &settings, const Transport &transport) {
@@ -169,7 +169,7 @@ static std::string describe(const Settings &settings, const Transport &transport
          ", transport " + transport.getName();
 }
 
-/// The reduction of a number of each rank.
+/// Reduces one number over all ranks.
 static double combine(Setup &setup, double number, Reduction reduction, uint32_t sequence,
                       const char *what) {
   Operand operand(setup.input.device, setup.input.transport, DataType::F64, {1});
@@ -201,7 +201,7 @@ static double measure(const Collective &collective, Setup &setup, const Settings
   return combine(setup, time, Reduction::Max, ++sequence, "the slowest time");
 }
 
-/// Wrong elements on all ranks together.
+/// The number of wrong elements over all ranks.
 static int64_t countWrong(const Collective &collective, Setup &setup, uint32_t &sequence) {
   setup.output.download(setup.stream);
   setup.stream.synchronize();
@@ -211,8 +211,8 @@ static int64_t countWrong(const Collective &collective, Setup &setup, uint32_t &
   return int64_t(combine(setup, double(wrong), Reduction::Sum, ++sequence, "wrong elements"));
 }
 
-/// Has NCCL take ranks on one GPU, which it refuses otherwise, for ranks on different machines that
-/// talk through sockets. Each rank is a process; NCCL reads its variables at its first use.
+/// Makes NCCL treat ranks on one GPU, which it otherwise refuses, as ranks on different machines
+/// connected by sockets. Works since each rank is a process: NCCL reads its variables at first use.
 static void shareGpu(int rank) {
   constexpr std::pair<const char *, const char *> variables[] = {
       {"NCCL_NET", "Socket"},    {"NCCL_SOCKET_IFNAME", "lo"}, {"NCCL_IB_DISABLE", "1"},
@@ -285,24 +285,24 @@ static void benchOnRank(const Collective &collective, const Settings &settings, 
 }
 
 //===----------------------------------------------------------------------===//
-// As steps of a plan
+// Collectives as steps of a plan
 //===----------------------------------------------------------------------===//
 
-/// A collective between kernels that do nothing: both streams wait for each other, as in a plan.
+/// Times a collective between empty kernels: both streams wait for each other, as in a plan.
 class StepTimer {
 public:
   explicit StepTimer(Device &device)
       : compute(device.createStream(StreamKind::Compute, "compute")), ready(device.createEvent()),
         done(device.createEvent()) {}
 
-  /// Seconds of a call, the slowest rank's. Of many short turns the lowest decile: whatever else
-  /// the machine does makes turns longer, and some are spared.
+  /// Seconds per call on the slowest rank: the lowest decile of many short rounds, since other work
+  /// on the machine lengthens some rounds and spares others.
   double time(const Collective &collective, const Call &call, const StepTiming &timing) {
-    double once = run(collective, call, 2); // connects, and touches memory
+    double once = run(collective, call, 2); // warm-up: connects and touches memory
     once = std::min(once, run(collective, call, 2));
     int calls = int(std::clamp(timing.seconds / timing.turns / once, 1.0, 200.0));
     std::vector<double> times;
-    double passed = 0; // the same on all ranks, as all times are
+    double passed = 0; // equal on all ranks, like all times
     while (int(times.size()) < timing.turns && (times.size() < 5 || passed < 4 * timing.seconds)) {
       times.push_back(run(collective, call, calls));
       passed += calls * times.back();
@@ -314,7 +314,7 @@ public:
 
 private:
   double run(const Collective &collective, const Call &call, int calls) {
-    getLargest(call, 0); // all begin together
+    getLargest(call, 0); // a barrier
     auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < calls; ++i) {
       compute->enqueueHost([] {});
@@ -330,7 +330,7 @@ private:
     return getLargest(call, passed.count() / calls);
   }
 
-  /// The largest number of any rank.
+  /// The maximum of `number` over all ranks.
   double getLargest(const Call &call, double number) {
     call.world.allReduce(call.stream, &number, &number, 1, DataType::F64, Reduction::Max,
                          {"all_reduce", ++sequence, "the slowest time"});
@@ -350,7 +350,7 @@ std::vector<CollectiveTime> gridloom::rt::timeCollectives(Device &device, Transp
   int n = transport.getSize();
   std::vector<int> ranks(static_cast<size_t>(n));
   std::iota(ranks.begin(), ranks.end(), 0);
-  // Where plans have what they send: peers read and write it.
+  // As in plans, operands are in memory that peers read and write.
   uint64_t most = *std::max_element(sizes.begin(), sizes.end());
   std::unique_ptr<Memory> memory = transport.allocate(device, 2 * most);
   auto stream = device.createStream(StreamKind::Communication, "measure");

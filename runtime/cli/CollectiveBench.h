@@ -18,24 +18,24 @@ namespace gridloom::rt {
 
 /// Adds a verb per collective to `bench`.
 std::vector<Verb> addCollectives(CLI::App &bench);
-/// Their names: all_reduce, ...
+/// The names of these verbs: all_reduce, ...
 std::vector<std::string> getCollectiveNames();
 
-/// How long each collective of each size is timed, in how many turns; a busy machine may take four
-/// times as long.
+/// How long each collective is timed per size, and in how many rounds; on a busy machine it may
+/// take four times as long.
 struct StepTiming {
   double seconds;
   int turns;
 };
-/// One call as a step of a plan, between kernels that wait for it and it for them. A size is the
-/// larger of a rank's input and output.
+/// The time of one call as a step of a plan, between kernels that wait for it and that it waits
+/// for. `bytes` is the larger of a rank's input and output.
 struct CollectiveTime {
   std::string name;
   uint64_t bytes;
   double seconds;
 };
-/// Collective over the ranks of `transport`: every collective of f32 among all of them, in each
-/// size that has an element for each rank. The same on all ranks.
+/// Collective over the ranks of `transport`. Times every f32 collective among all ranks, for each
+/// size with at least one element per rank. Returns the same on all ranks.
 std::vector<CollectiveTime> timeCollectives(Device &device, Transport &transport,
                                             std::span<const uint64_t> sizes,
                                             const StepTiming &timing);

@@ -23,7 +23,7 @@ bool gridloom::rt::isCompilerVerb(const std::string &verb) {
 bool gridloom::rt::inspectsModel(int argc, char **argv) {
   if (argc < 3 || std::string(argv[1]) != "inspect")
     return false;
-  // What an option names may end in .onnx, too.
+  // Skip options' values, which may end in .onnx, too.
   static const std::set<std::string> valued{"-o", "--output", "--trace", "--phase", "--format"};
   for (int i = 2; i < argc; ++i)
     if (valued.contains(argv[i]))

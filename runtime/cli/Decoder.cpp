@@ -29,12 +29,12 @@ static bool hasPart(const Argument &argument, const char *part) {
   return argument.name.find(part) != std::string::npos;
 }
 
-/// An integer that counts tokens before these: `position`, `position_ids`, `cache_position`.
+/// Whether it is an integer with token positions: `position`, `position_ids`, `cache_position`.
 static bool isPosition(const Argument &argument) {
   return !isFloat(argument.type) && hasPart(argument, "pos");
 }
 
-/// One where a position may be looked at: `attention_mask`.
+/// Whether it is a mask of visible positions: `attention_mask`.
 static bool isMask(const Argument &argument) {
   return hasPart(argument, "mask") && argument.shape.size() == 2;
 }
@@ -69,7 +69,7 @@ Decoder::Decoder(const Plan &plan, DecoderSettings given, int64_t batch)
                      "have one: choose with --dim");
 }
 
-/// Token ids are integers of [batch, sequence] that are no positions and no mask.
+/// The token ids: integers [batch, sequence] that are neither positions nor a mask.
 const Argument *Decoder::findIds(const EntrySpecialisation &specialisation) const {
   std::vector<const Argument *> found;
   for (const Argument &input : specialisation.inputs)
@@ -78,7 +78,7 @@ const Argument *Decoder::findIds(const EntrySpecialisation &specialisation) cons
                   !isPosition(input) && !isMask(input) && !settings.inputs.count(input.name)
             : input.name == settings.ids)
       found.push_back(&input);
-  // Of several candidates, such as token types, the one named ids.
+  // Among several candidates, such as token types, prefer the name of ids.
   auto isNamed = [](const Argument *input) {
     return input->name == "input_ids" || input->name == "ids" || input->name == "tokens";
   };
@@ -131,15 +131,15 @@ void Decoder::addCall(const EntrySpecialisation &specialisation) {
   calls.push_back(call);
 }
 
-/// How many characters two names end alike in.
+/// The length of the longest common suffix.
 static std::ptrdiff_t countSharedEnd(const std::string &a, const std::string &b) {
   return std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend()).first - a.rbegin();
 }
 
-/// Pairs floats of four dimensions that go in with those that come out longer by the call's tokens
-/// along one: by the ends of their names, as of past.0.key and present.0.key, else in the order of
-/// both. They serve where a mask hides what is not filled and positions are inputs; elsewhere
-/// checkInputs refuses them.
+/// Pairs 4-D float inputs with outputs that are longer by the call's tokens along one dimension: by
+/// the ends of their names, such as past.0.key and present.0.key, else in order. Keeps the pairs
+/// only if there is a mask, to hide unfilled entries, and positions are inputs; otherwise
+/// checkInputs refuses the inputs.
 void Decoder::findCaches(DecoderCall &call) const {
   const std::vector<Argument> &inputs = call.specialisation->inputs;
   auto find = [&](const Argument &past, const Argument &present) -> std::optional<size_t> {
@@ -182,7 +182,7 @@ void Decoder::findCaches(DecoderCall &call) const {
     call.caches = std::move(pairs);
 }
 
-/// That every input is known or given.
+/// Throws unless every input is known or given.
 void Decoder::checkInputs(const DecoderCall &call) const {
   for (const auto &[name, value] : settings.inputs)
     if (!call.specialisation->findInput(name))
@@ -209,8 +209,8 @@ void Decoder::checkInputs(const DecoderCall &call) const {
   }
 }
 
-/// The capacity in tokens: the length of the mask; else the longer of a cache's inner dimensions,
-/// [batch, heads, positions, size]; without a cache the sequence.
+/// The capacity in tokens: the mask's length, else the longer inner dimension of a cache [batch,
+/// heads, positions, size]; without a cache the sequence length.
 int64_t Decoder::getCapacity(const Plan &plan) const {
   if (grows)
     return calls.front().caches.front().past->shape[calls.front().caches.front().dim];
@@ -262,7 +262,7 @@ void Decoder::check(const TokenRows &prompts, int64_t generated) const {
       if (token >= vocabulary)
         throw refuse("token " + std::to_string(token) + " is outside of the vocabulary of " +
                      std::to_string(vocabulary));
-  // The last token is made, not read.
+  // The last token is generated but not read.
   int64_t needed = prompt + std::max<int64_t>(generated - 1, 0);
   if (capacity > 0 && needed > capacity)
     throw refuse(std::to_string(prompt) + " tokens and " + std::to_string(generated) +
@@ -279,19 +279,19 @@ HostArray Decoder::makeIds(const DecoderCall &call, const TokenRows &rows, int64
   HostArray ids = HostArray::allocate(call.ids->type, call.ids->shape);
   for (size_t row = 0; row < rows.size(); ++row)
     for (int64_t i = 0; i < call.length; ++i) {
-      // Positions after the last token are ignored; the token itself is a valid filler.
+      // Fill positions after the last token, which are ignored, with that valid token.
       size_t at = std::min(size_t(position + i), rows[row].size() - 1);
       setElement(ids, int64_t(row) * call.length + i, double(rows[row][at]));
     }
   return ids;
 }
 
-/// A mask, or positions, of a call that reads tokens `begin` to `end`.
+/// Makes the mask or positions for a call that reads tokens `begin` to `end`.
 HostArray Decoder::makeInput(const DecoderCall &call, const Argument &input, int64_t begin,
                              int64_t end) const {
   HostArray array = HostArray::allocate(input.type, input.shape);
   int64_t width = input.shape.empty() ? 1 : input.shape.back();
-  // A mask of these tokens alone has their length; a cache that grows is filled from its end.
+  // A mask for only this call's tokens has their length; a growing cache is filled from its end.
   int64_t kept = cached && width == call.length ? width : grows ? width : end;
   int64_t hidden = grows && width != call.length ? capacity - begin : 0;
   for (int64_t i = 0; i < array.getNumElements(); ++i) {
@@ -330,7 +330,7 @@ void Decoder::keep(Session &session, const DecoderCall &call, HostCaches &caches
   for (const GrowingCache &cache : call.caches) {
     HostArray present = session.gatherOutputToAll(cache.present->name);
     HostArray past = HostArray::allocate(cache.past->type, cache.past->shape);
-    // The oldest of the window goes; all that comes after `dim` moves as it lies.
+    // Drop the oldest tokens of the window; dimensions after `dim` are copied as one block.
     size_t inner = sizeOf(cache.past->type), outer = 1;
     for (size_t dim = 0; dim < 4; ++dim)
       (dim < cache.dim ? outer : inner) *= dim == cache.dim ? 1 : size_t(cache.past->shape[dim]);

@@ -5,10 +5,11 @@
 //===----------------------------------------------------------------------===//
 //
 // Finds a plan's inputs for token ids, positions and masks, and the calls that read a prompt and
-// decode. A plan with states (`compile --state`) reads the prompt in the largest pieces it has
-// specialisations for and then one token a call. So does a plan whose cache goes in and comes out
-// longer, where it takes a mask and positions: what is not filled yet lies masked in front, and the
-// caches go through the host. A plan without a cache computes the whole sequence for each token.
+// decode. A plan with states (`compile --state`) reads the prompt in the largest pieces that it has
+// specialisations for, then decodes one token per call. So does a plan whose cache is an input and
+// a longer output, if it takes a mask and positions: unfilled entries are at the front and masked,
+// and the caches pass through the host. A plan without a cache recomputes the whole sequence for
+// each token.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_CLI_DECODER_H
@@ -31,48 +32,48 @@ struct DecoderSettings {
   std::map<std::string, int64_t> dims;
   std::string ids, logits;                   ///< names; empty: found by type, shape and name
   std::map<std::string, std::string> inputs; ///< values of other inputs, see Generator.h
-  uint64_t seed = 0;                         ///< of these
+  uint64_t seed = 0;                         ///< for generated inputs
 };
 
-/// An input that is an output of the previous call, longer along `dim` by the tokens of a call.
+/// An input `past` that the previous call's output `present` updates, longer along `dim`.
 struct GrowingCache {
   const Argument *past = nullptr, *present = nullptr;
   size_t dim = 0;
 };
 
-/// Calls of one specialisation.
+/// A specialisation and how to call it.
 struct DecoderCall {
   const EntrySpecialisation *specialisation = nullptr;
   const Argument *ids = nullptr, *logits = nullptr;
-  int64_t length = 0; ///< tokens of a call
+  int64_t length = 0; ///< tokens per call
   std::vector<GrowingCache> caches;
 };
 
-/// Caches that go through the host, by the name of the input.
+/// Caches that pass through the host, by input name.
 using HostCaches = std::map<std::string, HostArray>;
 
 class Decoder {
 public:
-  /// For `batch` prompts. Throws InvalidArgument, in a line that says what is missing, when the
-  /// plan is no language model that can be run so.
+  /// For `batch` prompts. Throws InvalidArgument, saying what is missing, if the plan cannot be run
+  /// as a language model.
   Decoder(const Plan &plan, DecoderSettings settings, int64_t batch);
 
-  /// Whether what has been read is kept, by the session or in HostCaches.
+  /// Whether tokens already read are cached, by the session or in HostCaches.
   bool hasCache() const { return cached; }
-  /// That `prompts` can be read and `generated` more tokens made. Throws InvalidArgument when no
-  /// specialisation takes them, they are more than the cache or the sequence holds, or a token is
-  /// outside of the vocabulary.
+  /// Checks that `prompts` can be read and `generated` tokens added. Throws InvalidArgument if no
+  /// specialisation takes them, they exceed the cache or the sequence, or a token is outside of the
+  /// vocabulary.
   void check(const TokenRows &prompts, int64_t generated) const;
-  /// The next call where `position` tokens are read and `pending` are not: the longest that fits
-  /// with a cache, else the shortest that holds all tokens.
+  /// The next call, with `position` tokens read and `pending` to read: with a cache the longest
+  /// that fits, else the shortest that holds all tokens.
   const DecoderCall &choose(int64_t position, int64_t pending) const;
-  /// Binds the inputs of a call: `rows` are all tokens so far, `position` of which are read.
+  /// Binds a call's inputs: `rows` are all tokens so far, of which `position` have been read.
   void bind(Session &session, const DecoderCall &call, const TokenRows &rows, int64_t position,
             HostCaches &caches) const;
-  /// Collective. Takes the caches that a call has made, for the next one.
+  /// Collective. Copies a call's caches to `caches` for the next call.
   void keep(Session &session, const DecoderCall &call, HostCaches &caches) const;
-  /// Logits of the last token of each row, after a call that read up to `count` tokens: [batch,
-  /// vocabulary] of floats. `whole` is the output.
+  /// The logits of each row's last token, [batch, vocabulary], after a call that read up to `count`
+  /// tokens. `whole` is the logits output.
   std::vector<std::vector<float>> getLast(const DecoderCall &call, const HostArray &whole,
                                           int64_t position, int64_t count) const;
 
@@ -90,7 +91,7 @@ private:
   DecoderSettings settings;
   int64_t batch;
   bool cached = false, grows = false;
-  int64_t capacity = 0;           ///< tokens that fit; 0: unknown
+  int64_t capacity = 0;           ///< in tokens; 0: unknown
   std::vector<DecoderCall> calls; ///< by length, the longest first
 };
 

@@ -36,7 +36,7 @@ simulator's, for the devices that each plan was compiled for. Then lines that be
 the first plan and + for the second. A pipeline's times are those of one rank of each stage.
 Times of specialisations that one plan has alone are not compared.)";
 
-/// Rows of a table of times, for people.
+/// Rows of a table of times, except in JSON.
 static constexpr size_t kMostCosts = 10;
 
 namespace {
@@ -97,7 +97,7 @@ static Facts getFacts(const Plan &plan) {
   return facts;
 }
 
-/// What a plan costs by its report. None, with a reason added to `missing`, where that has no
+/// A plan's costs from its report; none, with the reason added to `missing`, if the report has no
 /// times.
 static std::optional<CostSheet> findCosts(const Plan &plan, std::string &missing) {
   std::string reason;
@@ -118,7 +118,7 @@ static std::optional<CostSheet> findCosts(const Plan &plan, std::string &missing
   return costs;
 }
 
-/// A fact that is not the same in both plans; null where one has none.
+/// A fact that differs between the plans; null if a plan lacks it.
 struct Difference {
   std::string subject;
   const std::string *first, *second;
@@ -137,7 +137,7 @@ static std::vector<Difference> compare(const Facts &before, const Facts &after) 
     };
     const std::string *old = find(before), *now = find(after);
     if (!old || !now || *old != *now)
-      differences.push_back({subject.substr(2), old, now}); // the number only orders
+      differences.push_back({subject.substr(2), old, now}); // strips the sort key
   }
   return differences;
 }

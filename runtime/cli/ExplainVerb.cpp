@@ -36,7 +36,7 @@ static int explain(const Settings &settings) {
   return 0;
 }
 
-/// What is wrong with the text of --value; "" where that is nothing.
+/// Validates the text of --value; "" if it is valid.
 static std::string requireValueName(const std::string &name) {
   return name.empty() ? "it is empty; write a node, weight or input, as in --value encoder.q" : "";
 }
@@ -55,7 +55,7 @@ Verb gridloom::rt::addExplain(CLI::App &app) {
       ->check(CLI::Range(0, 1 << 20))
       ->excludes(value)
       ->excludes(collective);
-  // The compiler parses these itself (plansAgain); they are here to be listed.
+  // The compiler parses these (plansAgain); they are declared here for --help.
   verb->add_option("--why-not", settings->whyNot, kWhyNotHelp)
       ->type_name("NAME=SHARDING|mesh=MESH");
   verb->add_flag("--alternatives", settings->alternatives, kAlternativesHelp);

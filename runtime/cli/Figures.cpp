@@ -1,4 +1,4 @@
-//===- Figures.cpp - times of several runs on several ranks ---------------===//
+//===- Figures.cpp - statistics of runs over all ranks --------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- Figures.h - times of several runs on several ranks -------*- C++ -*-===//
+//===- Figures.h - statistics of runs over all ranks ------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -10,11 +10,11 @@
 
 namespace gridloom::rt {
 
-/// Collective. The figures of one run over all ranks (combineStats) on rank 0, this rank's own
+/// Collective. One run's statistics over all ranks (combineStats) on rank 0; this rank's own
 /// elsewhere.
 RunStats gatherStats(Session &session, const RunStats &mine);
 
-/// The run in the middle when they are ordered by wall time; `runs` is not empty.
+/// The run with the median wall time; `runs` must not be empty.
 RunStats getMedian(std::span<const RunStats> runs);
 
 /// "20 runs: median 12.1 ms, fastest 11.8 ms, slowest 13.9 ms"

@@ -48,7 +48,7 @@ struct GenerateSettings {
   int64_t most = 16;
 };
 
-/// The tokens that one rank generates, and the times.
+/// Generates tokens on one rank and times it.
 class Generation {
 public:
   Generation(const GenerateSettings &settings, const Decoder &decoder, const TokenRows &prompts,
@@ -56,7 +56,7 @@ public:
       : made(prompts.size()), prompt(int64_t(prompts.front().size())), settings(settings),
         decoder(decoder), session(session), rows(prompts) {}
 
-  /// Collective: all ranks have the logits and choose alike.
+  /// Collective: all ranks get the logits and choose the same tokens.
   void run(bool isTeller);
 
   TokenRows made;
@@ -64,14 +64,14 @@ public:
   double reading = 0, decoding = 0; // seconds
 
 private:
-  /// Reads the tokens that are not read yet; the logits of the last one.
+  /// Reads the unread tokens; returns the logits of the last one.
   std::vector<std::vector<float>> read();
   bool isOver() const;
 
   const GenerateSettings &settings;
   const Decoder &decoder;
   Session &session;
-  TokenRows rows; // prompts and what is made
+  TokenRows rows; // prompts and generated tokens
   HostCaches caches;
   int64_t position = 0;
 };
@@ -121,7 +121,7 @@ void Generation::run(bool isTeller) {
         made[row].push_back(token);
     }
     (step == 0 ? reading : decoding) += since(begin);
-    if (isTeller && rows.size() == 1) // as they come
+    if (isTeller && rows.size() == 1) // print tokens as they are generated
       std::cout << (step == 0 ? "" : ",") << made[0].back() << std::flush;
   }
   if (isTeller && rows.size() == 1)
@@ -144,7 +144,7 @@ static void tell(const GenerateSettings &settings, const Generation &generation)
   }
   if (!settings.output.empty())
     writeTokens(settings.output, generation.made);
-  // The first token comes with the reading of the prompt.
+  // Reading the prompt already yields the first token.
   std::cerr << formatRate(batch * generation.prompt, generation.reading, "tokens read");
   if (count > batch)
     std::cerr << " | " << formatRate(count - batch, generation.decoding, "decoded");
@@ -154,7 +154,7 @@ static void tell(const GenerateSettings &settings, const Generation &generation)
 
 namespace {
 
-/// The state of a rank before it joins the job.
+/// What a rank prepares before it joins the job.
 struct Prepared {
   TokenRows prompts;
   std::shared_ptr<const Plan> plan;

@@ -56,7 +56,7 @@ namespace {
 
 struct Settings {
   std::string plan, view = "summary", phase;
-  std::string output, trace; ///< of a page
+  std::string output, trace; ///< for --format html
   bool force = false;
   OutputFormat format;
   bool isPage() const { return format.getName() == "html"; }
@@ -70,7 +70,7 @@ static const std::vector<std::string> &getViewNames() {
   return names;
 }
 
-/// Dumps are named "03-shard.mlir".
+/// The dumps of all phases in order: their names are like "03-shard.mlir".
 static std::vector<fs::path> listDumps(const fs::path &folder) {
   std::vector<fs::path> dumps;
   std::error_code error;
@@ -111,7 +111,7 @@ static int showIr(const Settings &settings) {
                   (known.empty() ? "; it is empty" : "; there are " + known));
 }
 
-/// Whether there is nothing at the path, or a page that may be replaced.
+/// Whether the path does not exist or is a page, which may be replaced.
 static bool isFree(const fs::path &path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error))
@@ -154,7 +154,7 @@ static bool isView(const std::string &name) {
   return std::find(getViewNames().begin(), getViewNames().end(), name) != getViewNames().end();
 }
 
-/// People write `inspect kernels model.plan` too.
+/// Also accepts `inspect kernels model.plan`.
 static void sortArguments(Settings &settings, bool hasView) {
   bool isFolder = fs::exists(settings.plan);
   if (isView(settings.plan) && hasView && !isView(settings.view))

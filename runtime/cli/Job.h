@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The common part of `run` and `bench`: everything that can be checked before a rank starts is
-// checked here, once, in the launching process; ranks inherit the plan and the inputs.
+// Shared by `run` and `bench`: checks everything that can be checked before a rank starts, once, in
+// the launching process; ranks inherit the plan and the inputs.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_CLI_JOB_H
@@ -44,14 +44,13 @@ struct JobSettings {
   bool ranksHandleSignals = false; // see LaunchOptions
 };
 
-/// What a rank of a launcher's job failed with before it joined. The others would wait for it until
-/// their deadline. Whoever catches it reports it first: the others may be long in coming.
+/// The error of a rank that failed before it joined a launcher's job. Catch it to report it and
+/// then notify the other ranks, which would wait until their deadline: they may take long to join.
 class JoinFailure : public std::runtime_error {
 public:
   JoinFailure(World world, const std::string &reason, std::chrono::milliseconds patience)
       : std::runtime_error(reason), world(std::move(world)), patience(patience) {}
-  /// Notifies the other ranks, and waits for them for at most 10 s, or --timeout if that is
-  /// shorter.
+  /// Notifies the other ranks; waits for them for at most 10 s, or --timeout if that is shorter.
   void notifyOthers() const { abortJob(world, what(), patience); }
 
 private:
@@ -59,30 +58,30 @@ private:
   std::chrono::milliseconds patience;
 };
 
-/// Calls `work`, what a rank does before it gets to runRanks. Throws what `work` throws, as a
-/// JoinFailure where other ranks wait for this one.
+/// Calls `work`, which precedes runRanks. Rethrows its errors, as JoinFailure if other ranks wait
+/// for this one.
 void beforeJoining(const JobSettings &settings, const std::function<void()> &work);
 
-/// Adds the options that say how ranks run: -n, --in-process, --timeout, --transport, --device.
+/// Adds the options of how ranks run: -n, --in-process, --timeout, --transport, --device.
 void addRankOptions(CLI::App &verb, JobSettings &settings);
-/// Adds the options that say what they run: --input, --dim, --weights, ...
+/// Adds the options of what they run: --input, --dim, --weights, ...
 void addPlanOptions(CLI::App &verb, JobSettings &settings);
 
-/// Runs `main` on `ranks` ranks as the settings and the environment say: forked, as threads, or as
+/// Runs `main` on `ranks` ranks, depending on settings and environment: forked, as threads, or as
 /// the one rank that this process is under another launcher. Returns the exit code.
 int runRanks(const JobSettings &settings, int ranks, const RankMain &main);
-/// Makes `settings.placement` fit for `ranks` ranks on devices of `kind`; loopback's ranks are
-/// threads. Throws InvalidArgument when options contradict each other.
+/// Prepares `settings.placement` for `ranks` ranks on devices of `kind`; loopback makes ranks
+/// threads. Throws InvalidArgument if options contradict each other.
 void preparePlacement(JobSettings &settings, const std::string &kind, int ranks,
                       const std::string &subject);
-/// "loopback: 4 logical ranks on one GPU", or nothing for other transports.
+/// "loopback: 4 logical ranks on one GPU"; "" for other transports.
 std::string describeLoopback(const JobSettings &settings, int ranks);
-/// The number of ranks that -n or a launcher gives; 0 when neither does. Throws InvalidArgument
-/// when they contradict each other.
+/// The number of ranks from -n or a launcher; 0 if there is neither. Throws InvalidArgument if they
+/// contradict each other.
 int getGivenRanks(const JobSettings &settings);
 
-/// Loads the plan that the settings name and makes the settings fit it. Throws InvalidArgument when
-/// -n or a launcher gives another number of ranks.
+/// Loads the settings' plan and prepares the placement for it. Throws InvalidArgument if -n or a
+/// launcher gives another number of ranks.
 std::shared_ptr<const Plan> loadPlan(JobSettings &settings);
 
 /// Everything one rank needs to run a plan, in reverse order of destruction.
@@ -90,20 +89,19 @@ struct JobRank {
   Placement placement;
   std::unique_ptr<Session> session;
 };
-/// Collective. Loads the plan on this rank, as the settings say. `cache` is for the ranks of one
-/// process.
+/// Collective. Loads the plan on this rank. `cache` is shared by the ranks of one process.
 JobRank startRank(const JobSettings &settings, const std::shared_ptr<const Plan> &plan,
                   const std::shared_ptr<WeightCache> &cache, const World &world,
                   Transport &transport, SessionOptions options);
 
-/// "NAME=SIZE" of --dim, each. Throws InvalidArgument when one is not.
+/// Parses "NAME=SIZE" of --dim. Throws InvalidArgument if one is malformed.
 std::map<std::string, int64_t> readDims(const std::vector<std::string> &dims);
-/// "NAME=VALUE" of --input, each. Throws InvalidArgument when one is not, or a name comes twice.
+/// Parses "NAME=VALUE" of --input. Throws InvalidArgument if malformed or a name is repeated.
 std::map<std::string, std::string> readInputs(const std::vector<std::string> &inputs);
 
 class Job {
 public:
-  /// Loads the plan and the inputs. With `fillInputs`, inputs that are not given are made up.
+  /// Loads the plan and the inputs. With `fillInputs`, generates inputs that are not given.
   Job(JobSettings settings, bool fillInputs);
 
   const Plan &getPlan() const { return *plan; }

@@ -37,7 +37,7 @@ Verbs that need the compiler (gridloom-compile, found beside this program):
 
 Every verb has --help. Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
-/// An error is one line, whatever made it.
+/// Prints any error as one line.
 static int report(const std::string &text, int code) {
   std::cerr << "error: " << makePrintable(text) << "\n";
   return code;

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Models are compiled as users' are, and run on ranks of their own, as many at once as have cores:
-// what kernels then reach is what a rank beside others reaches. Collectives follow, among two ranks
-// and more. Ranks are processes, as in `run`; what rank 0 measures comes back in a file.
+// Compiles models as users do and runs them on as many ranks at once as there are cores, so that
+// kernels reach the rates of a rank among others. Then times collectives among two and more ranks.
+// Ranks are processes, as in `run`; rank 0 returns its measurements in a file.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Measure.h"
@@ -44,7 +44,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Ends the verb with an exit code: a rank was interrupted, and said so.
+/// Thrown to end the verb with an exit code: a rank was interrupted and has reported it.
 struct Interrupted {
   int code;
 };
@@ -54,7 +54,7 @@ public:
   explicit Measurement(const MeasureSettings &settings);
   ~Measurement();
   cluster::Cluster run();
-  /// The median error of the estimates for what was measured.
+  /// The median error of estimates for the measured collectives.
   double getCollectiveError() const { return links.medianError; }
 
 private:
@@ -82,7 +82,7 @@ private:
 // Files and processes
 //===----------------------------------------------------------------------===//
 
-/// A minute's work should not end in a file that cannot be written.
+/// Fail before a minute's measurement, not after it, if the file cannot be written.
 static void checkOutput(const MeasureSettings &settings) {
   const std::string &output = settings.output;
   std::error_code error;
@@ -94,12 +94,12 @@ static void checkOutput(const MeasureSettings &settings) {
   if (!fs::is_directory(parent, error))
     throw Error(ErrorCode::InvalidArgument,
                 "-o " + output + " cannot be written: there is no folder " + parent.string());
-  // Only a file that is made tells: folders such as /proc let root write, and take none.
+  // Create a file to find out: folders such as /proc claim to be writable by root.
   if (std::string reason = NewFile(output).write({}); !reason.empty())
     throw Error(ErrorCode::InvalidArgument, "-o " + output + " cannot be written: " + reason);
 }
 
-/// The last line of a file, without what all errors begin with.
+/// The last line of a file, without the prefix "error: ".
 static std::string readLastLine(const std::string &path) {
   std::ifstream stream(path);
   std::string line, last;
@@ -109,14 +109,14 @@ static std::string readLastLine(const std::string &path) {
   return last.starts_with("error: ") ? last.substr(strlen("error: ")) : last;
 }
 
-/// Calls the compiler; it writes to `log`. Throws Unavailable with its last line where it fails.
+/// Runs the compiler with `log` as stderr. Throws Unavailable with its last line if it fails.
 static void runCompiler(std::vector<std::string> arguments, const std::string &log) {
   std::vector<char *> argv;
   for (std::string &argument : arguments)
     argv.push_back(argument.data());
   argv.push_back(nullptr);
   fflush(nullptr);
-  // Ctrl-C ends the compiler, and then this process in order: its folder goes.
+  // Ctrl-C ends the compiler first, then this process properly: it removes its folder.
   auto old = std::signal(SIGINT, SIG_IGN);
   pid_t child = fork();
   if (child == 0) {
@@ -149,7 +149,7 @@ static void runCompiler(std::vector<std::string> arguments, const std::string &l
     throw Error(ErrorCode::Unavailable, "cannot compile what is to be timed: " + readLastLine(log));
 }
 
-/// What `main` returns on rank 0.
+/// Runs `main` on `count` ranks; returns rank 0's result.
 json Measurement::runRanks(int count, const std::function<json(const World &, Transport &)> &main) {
   std::string path = folder.file("times.json");
   auto onRank = [&](const World &world, Transport &transport) {
@@ -183,7 +183,7 @@ Measurement::~Measurement() {
     fprintf(stderr, "\r\x1b[K");
 }
 
-/// To people who watch.
+/// Shows progress on a terminal.
 void Measurement::report(const std::string &what) {
   ++part;
   if (isatty(STDERR_FILENO))
@@ -242,7 +242,7 @@ void Measurement::timeCollectivesOf(int members) {
   }
 }
 
-/// 2, 4, 8, ... and all.
+/// Group sizes: 2, 4, 8, ... and all.
 static std::vector<int> listGroups(int ranks) {
   std::vector<int> groups;
   for (int members = 2; members < ranks; members *= 2)
@@ -265,7 +265,7 @@ cluster::Cluster Measurement::run() {
   return describe();
 }
 
-/// Ranks on one host, joined by its memory.
+/// The cluster: ranks on one host, connected by its memory.
 cluster::Cluster Measurement::describe() const {
   cluster::DeviceKind kind;
   kind.name = "measured-" + device.getName();
@@ -333,7 +333,7 @@ int gridloom::rt::measureMachine(const MeasureSettings &settings, const OutputFo
   try {
     Measurement measurement(settings);
     cluster::Cluster measured = measurement.run();
-    checkOutput(settings); // a file may have come there meanwhile
+    checkOutput(settings); // the file may have been created meanwhile
     if (std::string reason = replaceFile(settings.output, {cluster::formatCluster(measured)});
         !reason.empty())
       throw Error(ErrorCode::Unavailable, "cannot write " + settings.output + ": " + reason);

@@ -16,15 +16,14 @@ namespace gridloom::rt {
 struct MeasureSettings {
   std::string output;         ///< the cluster file
   std::string device = "cpu"; ///< a name of Devices.def
-  int ranks = 0;              ///< of the cluster; 0: a rank for each core, 2 to 16
+  int ranks = 0;              ///< of the cluster; 0: one per core, 2 to 16
   bool quick = false;
   bool force = false; ///< replace the file
 };
 
-/// Times kernels, library calls and collectives of ranks on this machine, and writes the cluster
-/// for which the cost library gives these times. Returns the exit code. Throws InvalidArgument
-/// where the file cannot be written or exists, Unavailable where the compiler or the devices are
-/// missing.
+/// Times kernels, library calls and collectives on this machine, and writes a cluster file for
+/// which the cost library estimates these times. Returns the exit code. Throws InvalidArgument if
+/// the file exists or cannot be written, Unavailable if the compiler or the devices are missing.
 int measureMachine(const MeasureSettings &settings, const OutputFormat &format);
 
 } // namespace gridloom::rt

@@ -1,11 +1,11 @@
-//===- MeasureModels.cpp - models to time a machine with ------------------===//
+//===- MeasureModels.cpp - models for timing a machine --------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// Each node has inputs of its own, so that none is joined with another. What a step of the plan
-// computes and moves is read off the plan, not off the model: a node may become several steps.
+// Each node has its own inputs, so that none is fused with another. What a step computes and moves
+// is taken from the plan, not from the model: a node may become several steps.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/MeasureModels.h"
@@ -20,7 +20,7 @@ namespace {
 /// ONNX's numbers of element types.
 enum ElementType : int32_t { Float = 1, Double = 11 };
 
-/// A size, or the dimension that is bound.
+/// Stands for dimension "n" in a shape.
 constexpr int64_t kN = -1;
 using Shape = std::vector<int64_t>;
 
@@ -32,7 +32,7 @@ public:
     model.mutable_graph()->set_name("measure");
     model.add_opset_import()->set_version(20);
   }
-  /// Adds a node with inputs of these shapes; its output, of shape `out`, is one of the model's.
+  /// Adds a node with inputs of these shapes; its output, of shape `out`, becomes a model output.
   onnx::Node &add(const std::string &op, const std::vector<Shape> &inputs, const Shape &out);
   std::string write() const { return model.SerializeAsString(); }
 
@@ -75,7 +75,7 @@ onnx::Node &ModelBuilder::add(const std::string &op, const std::vector<Shape> &i
   return node;
 }
 
-/// [n, k] x [k, m] as projections have them, and batches as the products of attention's heads are.
+/// Products [n, k] x [k, m] as in projections, and batched ones as in attention.
 static std::string makeProducts(ElementType type, int64_t largest) {
   ModelBuilder builder(type);
   for (int64_t k = 64; k <= largest; k *= 4)
@@ -104,7 +104,7 @@ static std::string makeConvolutions(ElementType type) {
   return builder.write();
 }
 
-/// Kernels of one pass over rows, as fusion makes them.
+/// Kernels with one pass over rows, as fusion creates them.
 static std::string makeRows(ElementType type) {
   ModelBuilder builder(type);
   for (int64_t width : {64, 256, 1024}) {
@@ -125,7 +125,7 @@ static std::string makeTraffic(ElementType type) {
   return builder.write();
 }
 
-/// From `from` to `to`, each `factor` times the one before.
+/// A geometric sequence from `from` up to `to`.
 static std::vector<int64_t> makeSizes(int64_t from, int64_t to, int64_t factor) {
   std::vector<int64_t> sizes;
   for (int64_t size = from; size <= to; size *= factor)

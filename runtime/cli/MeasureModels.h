@@ -1,4 +1,4 @@
-//===- MeasureModels.h - models to time a machine with ----------*- C++ -*-===//
+//===- MeasureModels.h - models for timing a machine ------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -12,17 +12,17 @@
 
 namespace gridloom::rt {
 
-/// A model whose dimension "n" is bound to several sizes, and how it is compiled.
+/// A model with dimension "n", the sizes to compile it for, and the precision.
 struct MeasuredModel {
-  std::string name; ///< of the file
+  std::string name; ///< the file's name
   std::string what; ///< for people: "matrix multiplications, f32"
   std::string onnx; ///< the file's bytes
   std::vector<int64_t> sizes;
-  std::string precision; ///< of compile
+  std::string precision; ///< for compile
 };
 
-/// Matrix multiplications, convolutions and kernels from a launch's size up to what a core takes
-/// tens of milliseconds for; only f32 and fewer sizes where it is to be `quick`.
+/// Matrix multiplications, convolutions and kernels, from sizes where the launch dominates up to
+/// tens of milliseconds on a core; only f32 and fewer sizes if `quick`.
 std::vector<MeasuredModel> makeMeasuredModels(bool quick);
 
 } // namespace gridloom::rt

@@ -68,7 +68,7 @@ Document gridloom::rt::makeSummary(const Plan &plan) {
                            std::string(nameOf(argument.type)),
                            Cell(argument.shape, formatShape(argument.shape)), argument.stages});
 
-  // Per kind and group, what a rank of each stage communicates in one call.
+  // Per kind, group and stage, a rank's communication in one call.
   std::map<std::tuple<std::string, std::string, int>, std::pair<int64_t, uint64_t>> sums;
   for (const PlannedCollective &collective : findCollectives(plan)) {
     auto &[times, sum] = sums[{collective.kind, joinAll(collective.axes), collective.stage}];
@@ -95,8 +95,8 @@ Document gridloom::rt::makeCollectives(const Plan &plan) {
 
 Document gridloom::rt::makeMemory(const Plan &plan) {
   Document document;
-  // Memory that a session allocates: the largest program's activations, all programs' inputs and
-  // outputs.
+  // The memory that a session allocates: the largest program's activations, and all programs'
+  // inputs and outputs.
   std::vector<PlannedMemory> programs = findMemory(plan);
   document.addTable("memory_of_a_rank", {"stage", "weights", "states", "arena", "registered",
                                          "inputs", "outputs", "total"});
@@ -210,10 +210,10 @@ static std::string nameNodes(const std::set<std::string> &nodes) {
   return nodes.size() > 1 ? first + " and " + std::to_string(nodes.size() - 1) + " more" : first;
 }
 
-/// Rows of a table with what they cost in all.
+/// Rows of a table with their total cost.
 using Rows = std::vector<std::pair<double, std::vector<Cell>>>;
 
-/// The costly rows first: they are what a reader looks for.
+/// Adds rows by descending cost.
 static void addByCost(Document &document, Rows rows) {
   std::stable_sort(rows.begin(), rows.end(),
                    [](const auto &a, const auto &b) { return a.first > b.first; });
@@ -221,7 +221,7 @@ static void addByCost(Document &document, Rows rows) {
     document.addRow(std::move(cells));
 }
 
-/// Equal calls of a stage are one row.
+/// Merges equal calls of a stage into one row.
 static void addLibraryCalls(const Plan &plan, Document &document) {
   struct Calls {
     const schema::Library *call;
@@ -258,7 +258,7 @@ Document gridloom::rt::makeKernels(const Plan &plan) {
   Rows rows;
   for (int number = 0; number < plan.getNumStages(); ++number) {
     const schema::Stage &stage = plan.getStage(number);
-    // Fallbacks are launched where a library cannot do what follows a call.
+    // Fallbacks are launched if the library cannot apply a call's epilogue.
     std::vector<int64_t> launches(size_t(stage.kernels_size()), 0), fallbacks(launches);
     std::vector<std::set<std::string>> nodes(launches.size());
     for (const schema::Entry &entry : stage.entries())
@@ -287,7 +287,7 @@ Document gridloom::rt::makeKernels(const Plan &plan) {
   return document;
 }
 
-/// The shape of a weight before it is cut, as the model or the stage's prologue has it.
+/// The whole shape of a weight, from the model or the stage's prologue.
 static std::string describeWhole(const schema::Stage &stage, const std::string &name,
                                  const WeightInfo *info) {
   if (info)
@@ -331,7 +331,7 @@ static const char *nameRole(schema::StateRole role) {
   }
 }
 
-/// What a state begins with: a weight by its name, drawn numbers, or zeros.
+/// A state's initial value: a weight's name, a distribution, or zeros.
 static std::string describeBeginning(const schema::State &state) {
   if (!state.has_draw())
     return state.init().empty() ? "zeros" : state.init();

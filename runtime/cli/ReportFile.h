@@ -12,11 +12,11 @@
 
 namespace gridloom::rt {
 
-/// A JSON file of a plan's folder; null where it is absent. Throws InvalidPlan where it is no
+/// A JSON file in a plan's folder; null if it is missing. Throws InvalidPlan if it is not an
 /// object.
 Json readPlanFile(const std::filesystem::path &plan, const char *name);
 
-/// A plan's report.json. Throws where there is none, or it is no JSON object.
+/// A plan's report.json. Throws if it is missing or not a JSON object.
 Json readReport(const std::filesystem::path &plan);
 
 } // namespace gridloom::rt

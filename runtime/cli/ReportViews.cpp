@@ -20,7 +20,7 @@
 using namespace gridloom;
 using namespace gridloom::rt;
 
-/// Rows of tables that may be long, for people.
+/// Rows of long tables for people.
 static constexpr size_t kMostCandidates = 12, kMostCosts = 10, kMostCollectives = 5;
 
 static constexpr const char *kMemoryTerms[] = {"total_bytes",      "weights_bytes",
@@ -30,18 +30,18 @@ static constexpr const char *kMemoryTerms[] = {"total_bytes",      "weights_byte
 
 static bool has(const Json &object, const char *key) { return !getField(object, key).is_null(); }
 
-/// What is listed is there once at least.
+/// Missing or 0 counts as 1.
 static uint64_t getTimes(const Json &object) {
   return std::max<uint64_t>(1, getSize(object, "times"));
 }
 
-/// The elements of a list, to be sorted.
+/// A copy of a list, for sorting.
 static std::vector<Json> copyList(const Json &report, const char *key) {
   const Json &list = getList(report, key);
   return std::vector<Json>(list.begin(), list.end());
 }
 
-/// An optional text field; nothing is shown of an empty one.
+/// Adds a text field unless it is empty.
 static void addText(Document &document, const char *name, const std::string &text) {
   if (!text.empty())
     document.addField(name, text);
@@ -53,7 +53,7 @@ static void addMemory(Document &document, const Json &memory) {
       document.addField(name, bytesCell(getSize(memory, name)));
 }
 
-/// Of programs that take fractions of a millisecond three digits say too little.
+/// More digits below 1 ms.
 static Cell timeCell(double ms) { return numberCell(ms, ms < 1 ? 4 : 2); }
 static std::string formatTime(double ms) { return timeCell(ms).text + " ms"; }
 
@@ -62,7 +62,7 @@ static Cell usCell(const Json &object, const char *key) {
 }
 
 static int percent(double part, double whole) {
-  constexpr double most = 1e9; // of a report that is damaged
+  constexpr double most = 1e9; // for damaged reports
   return whole > 0 ? int(std::lround(std::clamp(100 * part / whole, -most, most))) : 0;
 }
 
@@ -70,7 +70,7 @@ static std::string getProgram(const Json &object) {
   return nameProgram(getText(object, "entry"), getText(object, "dims"));
 }
 
-/// A pipeline's stages; 0 where the report does not list them.
+/// The number of pipeline stages; 0 if the report lists none.
 static size_t countStages(const Json &report) {
   std::set<int64_t> stages;
   for (const Json &stage : getList(report, "stages"))
@@ -79,13 +79,13 @@ static size_t countStages(const Json &report) {
 }
 
 namespace {
-/// Columns for the program and the stage, where a plan has several: rows of both look alike.
+/// Columns for the program and the stage, if a plan has several, to tell their rows apart.
 class PlaceColumns {
 public:
   explicit PlaceColumns(const Json &report, bool ofOneStage = false)
       : hasPrograms(getList(report, "estimates").size() > 1),
         hasStages(!ofOneStage && countStages(report) > 1) {}
-  /// The columns with these behind them, and one more.
+  /// `columns`, then these, then `last`.
   std::vector<std::string> addColumns(std::vector<std::string> columns, const char *last) const {
     if (hasPrograms)
       columns.emplace_back("program");
@@ -131,7 +131,7 @@ static void addEstimate(Document &document, const Json &report) {
          percent(getNumber(estimate, "exposed_ms"), getNumber(estimate, "step_ms")),
          numberCell(100 * getNumber(estimate, "bubble"), 0)});
   }
-  if (estimates.size() > 1) // what candidates are compared by
+  if (estimates.size() > 1) // candidates are compared by this
     document.addField("step_ms_of_all", timeCell(all));
 }
 
@@ -148,7 +148,7 @@ std::vector<PlanCandidate> gridloom::rt::readCandidates(const Json &report) {
   return candidates;
 }
 
-/// " for --mesh model=2": what the user gave that left one candidate.
+/// " for --mesh model=2": the user's options that left one candidate.
 static std::string describeGiven(const Json &report) {
   const Json &options = getField(report, "options");
   std::string given;
@@ -158,7 +158,7 @@ static std::string describeGiven(const Json &report) {
   if (!given.empty())
     return " for" + given;
   if (!options.is_object())
-    return ""; // of an older compiler
+    return ""; // by an older compiler
   return getText(report, "mesh").empty() ? " for one device" : " for the model's own mesh";
 }
 
@@ -169,8 +169,8 @@ static std::string describeNext(const PlanCandidate &next, double ms, double nex
          (nextMs >= ms ? "+" : "") + numberCell(100 * (nextMs / ms - 1), 0).text + " %)";
 }
 
-/// ": 12.3 ms simulated; the next, X, takes 13.1 ms simulated (+6 %)". Times of one kind are
-/// compared: the sum, without overlap, where the next one was not simulated.
+/// ": 12.3 ms simulated; the next, X, takes 13.1 ms simulated (+6 %)". Compares times of the same
+/// kind: the sum without overlap if the next one was not simulated.
 static std::string compareTimes(const PlanCandidate &chosen, const PlanCandidate *next) {
   if (chosen.measuredMs > 0 && next && next->measuredMs > 0)
     return ": " + formatTime(chosen.measuredMs) + " measured" +
@@ -222,7 +222,7 @@ static std::string describeBound(const Json &report) {
   return gain == "0.0" ? text : text + " (at most " + gain + " % faster)";
 }
 
-/// The search counts in whole picoseconds: so much more than the sum is as much.
+/// The search rounds to whole picoseconds: tolerate this relative excess over the sum.
 static constexpr double kRounding = 1e-5;
 
 /// "in sum 2.805 ms; no plan takes less than 2.790 ms (at most 0.5 % less): all meshes ..."
@@ -239,10 +239,10 @@ static std::string describeLeast(const Json &report) {
          numberCell(100 * (1 - bound / sum), 1).text + " % less): " + scope;
 }
 
-/// Kinds of collectives, summed: single ones are `inspect collectives`.
+/// Collectives summed by kind; `inspect collectives` lists single ones.
 static void addCommunication(Document &document, const Json &report) {
   struct Sum {
-    uint64_t count = 0, bytes = 0; // which may wrap
+    uint64_t count = 0, bytes = 0; // may wrap
     double estimate = 0, time = 0, exposed = 0;
   };
   std::map<std::pair<std::string, std::string>, Sum> sums;
@@ -263,7 +263,7 @@ static void addCommunication(Document &document, const Json &report) {
                      numberCell(sum.exposed, 0)});
 }
 
-/// What tables of single collectives begin with: id, kind, over, bytes, times and time_us.
+/// The first columns of tables of collectives: id, kind, over, bytes, times and time_us.
 static std::vector<Cell> makeRow(const Json &collective, std::initializer_list<Cell> more) {
   std::vector<Cell> row = {getInteger(collective, "id"), getText(collective, "kind"),
                            getText(collective, "axes"),  bytesCell(getSize(collective, "bytes")),
@@ -272,7 +272,7 @@ static std::vector<Cell> makeRow(const Json &collective, std::initializer_list<C
   return row;
 }
 
-/// "matmul 128x384x384 (/layer.2/MatMul)", of what hides most of a collective.
+/// The step that hides most of a collective: "matmul 128x384x384 (/layer.2/MatMul)".
 static std::string describeCover(const Json &collective) {
   const Json &beside = getList(collective, "hidden_behind");
   if (beside.empty())
@@ -281,7 +281,7 @@ static std::string describeCover(const Json &collective) {
   return getText(beside.front(), "op") + (node.empty() ? "" : " (" + node + ")");
 }
 
-/// Single collectives, those that nothing hides first.
+/// Single collectives, the most exposed first.
 static void addHeaviest(Document &document, const Json &report, bool forTools) {
   std::vector<Json> collectives = copyList(report, "collectives");
   std::erase_if(collectives, [](const Json &each) { return !has(each, "time_us"); });
@@ -305,10 +305,10 @@ static void addHeaviest(Document &document, const Json &report, bool forTools) {
                         getText(each, "origin")));
 }
 
-/// Steps that do the same in all layers are one row.
+/// Merges the same step of all layers into one row.
 static void addCosts(Document &document, const Json &report, const std::vector<Json> &costs,
                      const PlaceColumns &places) {
-  std::map<std::string, double> steps; // milliseconds of a program's step
+  std::map<std::string, double> steps; // step time by program, in ms
   for (const Json &estimate : getList(report, "estimates"))
     steps[getProgram(estimate)] = getNumber(estimate, "step_ms");
   struct Row {
@@ -320,7 +320,7 @@ static void addCosts(Document &document, const Json &report, const std::vector<J
   std::map<std::tuple<std::string, int64_t, std::string, std::string>, Row> sums;
   for (const Json &cost : costs) {
     std::string op = getText(cost, "op"), node = foldLayers(getText(cost, "node"));
-    op.resize(std::min(op.size(), op.find(" #"))); // a program's collectives are numbered
+    op.resize(std::min(op.size(), op.find(" #"))); // drops a collective's number
     std::string program = getProgram(cost);
     int64_t stage = getInteger(cost, "stage");
     Row &row = sums[{program, stage, op, node}];
@@ -345,7 +345,7 @@ static void addCosts(Document &document, const Json &report, const std::vector<J
         row.program, row.stage, row.node));
 }
 
-/// What the compiler said, once: each specialisation may have said it.
+/// Adds lines of the compiler without duplicates, which specialisations may repeat.
 static void addLines(Document &document, const Json &report, const char *list, const char *line) {
   if (getList(report, list).empty())
     return;
@@ -380,7 +380,7 @@ Document gridloom::rt::explainPlan(const Json &report, bool forTools) {
 // A value
 //===----------------------------------------------------------------------===//
 
-/// That there is none, with names that hold the text.
+/// Throws that there is no such value, with similar names.
 [[noreturn]] static void refuseValue(const std::string &name,
                                      const std::set<std::string> &similar) {
   std::string hint;
@@ -408,7 +408,7 @@ Document gridloom::rt::explainValue(const Json &report, const std::string &name)
     std::string op = getText(value, "op"), type = getText(value, "type");
     std::string sharding = shortenSharding(getText(value, "sharding"));
     std::string origin = getText(value, "origin");
-    // One node may become several operations; equal ones are listed once.
+    // One node may become several operations; list equal ones once.
     if (known == name && rows.insert(op + type + sharding + origin).second)
       document.addRow({known, op, type, sharding, origin});
   }
@@ -492,8 +492,8 @@ static void addTransfers(Document &document, const Json &report, int64_t number)
                                     getText(each, "origin")));
 }
 
-/// The stage's rows of the report, one for each program. Throws InvalidArgument where there are
-/// none. `loads` are milliseconds of computation of all stages, all programs together.
+/// The stage's rows in the report, one per program. Throws InvalidArgument if there are none. Adds
+/// to `loads` each stage's computation over all programs, in milliseconds.
 static std::vector<Json> findStage(const Json &report, int64_t number,
                                    std::map<int64_t, double> &loads) {
   std::vector<Json> own;

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The compiler writes report.json for people and tools; fields that are not there are passed over.
+// The compiler writes report.json for people and tools; missing fields are skipped.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_CLI_REPORTVIEWS_H
@@ -17,22 +17,22 @@
 
 namespace gridloom::rt {
 
-/// What was chosen and why, what it costs, what else was tried. For people only the first rows of
-/// tables that may be long.
+/// What was chosen and why, what it costs, and the alternatives. Unless `forTools`, long tables
+/// show only their first rows.
 Document explainPlan(const Json &report, bool forTools);
-/// How the value of an ONNX node, weight or input is split. Throws InvalidArgument where the report
+/// How the value of an ONNX node, weight or input is split. Throws InvalidArgument if the report
 /// has none of that name.
 Document explainValue(const Json &report, const std::string &name);
-/// Throws InvalidArgument where the report has none of that number.
+/// Explains collective `id`. Throws InvalidArgument if the report has none of that number.
 Document explainCollective(const Json &report, int64_t id);
-/// A pipeline stage's load and memory, and what it waits for. Throws InvalidArgument where the
-/// report has none of that number.
+/// A pipeline stage's load and memory, and what it waits for. Throws InvalidArgument if the report
+/// has no stage of that number.
 Document explainStage(const Json &report, int64_t number);
 
-/// Sorted.
+/// The report's candidates, sorted.
 std::vector<PlanCandidate> readCandidates(const Json &report);
-/// Why the chosen candidate of these: how many there were, and what the next one would take; of a
-/// sole one what left no other. "" where the report has none.
+/// Why a candidate was chosen: how many there were, and what the next one would take; if it is the
+/// only one, which options left no other. "" if the report has none.
 std::string explainChoice(const Json &report, const std::vector<PlanCandidate> &candidates);
 
 } // namespace gridloom::rt

@@ -52,7 +52,7 @@ struct RunSettings {
 
 } // namespace
 
-/// Makes the folder and sees that nothing of value would be replaced.
+/// Creates the folder and refuses to replace files without --force.
 static void prepareOutput(const RunSettings &settings, const EntrySpecialisation &specialisation) {
   std::error_code error;
   fs::create_directories(settings.output, error);
@@ -71,7 +71,7 @@ static void prepareOutput(const RunSettings &settings, const EntrySpecialisation
   }
 }
 
-/// A long run should not end in a trace that cannot be written.
+/// Fail before a long run, not after it, if the trace cannot be written.
 static void checkTrace(const std::string &trace) {
   fs::path folder = fs::absolute(trace).parent_path();
   std::error_code error;
@@ -81,7 +81,7 @@ static void checkTrace(const std::string &trace) {
     throw Error(ErrorCode::InvalidArgument,
                 "--trace " + trace + ": there is no folder " + folder.string());
   bool existed = fs::exists(trace, error);
-  std::ofstream file(trace, std::ios::app); // what is there stays until the trace is written
+  std::ofstream file(trace, std::ios::app); // keeps existing contents until the trace is written
   if (!file)
     throw Error(ErrorCode::InvalidArgument,
                 "--trace " + trace + " cannot be written: " + strerror(errno));
@@ -123,7 +123,7 @@ static void runOnRank(const Job &job, const RunSettings &settings, const World &
     std::cout << formatSpread(runs) << "\n";
   std::string loopback = describeLoopback(job.getSettings(), world.size);
   std::cout << (loopback.empty() ? "" : loopback + " | ") << formatStats(getMedian(runs)) << "\n";
-  flushOutput(); // here, where errors are still reported
+  flushOutput(); // here, since errors are still reported
 }
 
 Verb gridloom::rt::addRun(CLI::App &app) {

@@ -1,4 +1,4 @@
-//===- Sampler.cpp - the next token ---------------------------------------===//
+//===- Sampler.cpp - choose the next token --------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -15,7 +15,7 @@
 
 using namespace gridloom::rt;
 
-/// In [0, 1), by what `--input x=uniform(0,1)` is made with.
+/// In [0, 1), from the generator of `--input x=uniform(0,1)`.
 static double drawUniform(uint64_t seed, int64_t row, int64_t step) {
   std::string name = std::to_string(row) + "," + std::to_string(step);
   return generate({Generator::Uniform, 0, 1}, name, DataType::F64, {}, seed).as<double>()[0];

@@ -9,7 +9,7 @@
 
 using namespace gridloom;
 
-/// The axis names between quotes, joined.
+/// The quoted axis names, joined.
 static std::string joinQuoted(const std::string &text, const char *separator) {
   std::string joined;
   for (size_t from = text.find('"'); from != std::string::npos;) {

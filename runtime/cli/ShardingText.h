@@ -10,10 +10,10 @@
 
 namespace gridloom::rt {
 
-/// '#dist.sharding<@mesh, [{"data"}, {}]>' as inspect writes it: "[data, -]", with a sum that is
-/// still to be made over axes behind it: "[data, -] + model". Other text stays.
+/// Converts '#dist.sharding<@mesh, [{"data"}, {}]>' to inspect's form: "[data, -]", followed by the
+/// axes of a pending sum, if any: "[data, -] + model". Other text is returned unchanged.
 std::string shortenSharding(const std::string &text);
-/// The device axes of what shortenSharding returned, sorted: "data+model"; "" for a whole value.
+/// The device axes in a result of shortenSharding, sorted: "data+model"; "" for a replicated value.
 std::string listAxes(const std::string &sharding);
 
 } // namespace gridloom::rt

@@ -64,7 +64,7 @@ std::vector<Work> gridloom::rt::listWork(const schema::Stage &stage,
 
 namespace {
 
-/// The steps of one program over its runs, in nanoseconds.
+/// The durations of one program's steps over its runs, in nanoseconds.
 class Durations {
 public:
   explicit Durations(size_t steps) : steps(steps) {}
@@ -73,8 +73,8 @@ public:
   double getPause() const { return pauses.empty() ? 0 : getUsual(pauses); }
 
 private:
-  /// The mean without the longest tenth: a program's time is the sum of its steps', each of which
-  /// is now shorter and now longer; what is rare befalls few runs.
+  /// The mean without the longest tenth: step times vary, a program's time is their sum, and
+  /// outliers affect few runs.
   static double getUsual(std::vector<double> values) {
     auto end = values.end() - ptrdiff_t(values.size() / 10);
     std::nth_element(values.begin(), end - 1, values.end());
@@ -99,7 +99,7 @@ void Durations::add(const std::vector<TraceEvent> &events) {
   }
 }
 
-/// Half of one everywhere: kernels take as long as for other numbers, and none overflows.
+/// Binds 0.5 everywhere: kernels take as long as for other numbers, and nothing overflows.
 static void bindInputs(Session &session, const EntrySpecialisation &specialisation) {
   for (const Argument &input : specialisation.inputs)
     session.bind(input.name,
@@ -127,7 +127,7 @@ std::vector<WorkSample> gridloom::rt::timeSteps(const std::shared_ptr<const Plan
     std::vector<Work> work = listWork(plan->getStage(0), entry.specialisations(i));
     Durations durations(work.size());
     bindInputs(session, specialisation);
-    session.run(described.name, specialisation.dims); // touches all memory
+    session.run(described.name, specialisation.dims); // warm-up: touches all memory
     world->barrier(*stream, {"barrier", ++sequence, "measure"});
     stream->synchronize();
     auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);

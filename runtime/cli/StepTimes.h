@@ -12,15 +12,15 @@
 
 namespace gridloom::rt {
 
-/// The kernels and library calls of a program without loops, in order: what the plan says that each
-/// computes, reads and writes.
+/// The kernels and library calls of a program without loops, in order: what each computes, reads
+/// and writes according to the plan.
 std::vector<cluster::Work> listWork(const schema::Stage &stage,
                                     const schema::Specialisation &program);
 
-/// Collective over the ranks of `transport`, each of which runs the whole plan, which is for one
-/// rank, at the same time on `device`. Every specialisation runs for about `seconds`, three times
-/// at least. The times of this rank, with the pause before the next step: of the runs the mean
-/// without the longest tenth.
+/// Collective over the ranks of `transport`, each of which runs the whole plan (of one rank) on
+/// `device` at the same time. Runs every specialisation for about `seconds`, at least three times.
+/// Returns this rank's times, including the pause before the next step: the mean over runs without
+/// the longest tenth.
 std::vector<cluster::WorkSample> timeSteps(const std::shared_ptr<const Plan> &plan, Device &device,
                                            Transport &transport, double seconds);
 

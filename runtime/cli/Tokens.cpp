@@ -1,4 +1,4 @@
-//===- Tokens.cpp - token ids in and out ----------------------------------===//
+//===- Tokens.cpp - read and write token ids ------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -17,7 +17,7 @@ using namespace gridloom::rt;
 
 static Error refuse(const std::string &text) { return {ErrorCode::InvalidArgument, text}; }
 
-/// Numbers with commas or space between them; `where` is for the error.
+/// Parses numbers separated by commas or spaces; `where` is for errors.
 static std::vector<int64_t> parseLine(const std::string &line, const std::string &where) {
   std::vector<int64_t> tokens;
   const char *separators = ", \t\r";

@@ -1,4 +1,4 @@
-//===- TrainReport.cpp - what a training run prints -----------------------===//
+//===- TrainReport.cpp - output of a training run -------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -19,11 +19,11 @@ using namespace gridloom;
 using namespace gridloom::rt;
 namespace fs = std::filesystem;
 
-/// Lines where no terminal rewrites them, if the user does not say how often.
+/// Default number of lines if the output is not a terminal.
 static constexpr int64_t kLines = 20;
-/// Of a terminal's line, at most so often.
+/// Least time between updates of a terminal's line.
 static constexpr std::chrono::milliseconds kPause{100};
-/// Times that are kept for the median.
+/// Number of times kept for the median.
 static constexpr size_t kTimes = size_t(1) << 16;
 
 TrainReport::TrainReport(const TrainingSetup &setup, const fs::path &path, const fs::path &folder,
@@ -79,7 +79,7 @@ static std::string formatTime(double seconds) {
   return text;
 }
 
-/// "loss 0.41  accuracy 0.93": what people look at.
+/// "loss 0.41  accuracy 0.93"
 static std::string formatValues(const TrainingValues &values) {
   std::string text = "loss " + format("%.5g", values.contains("loss") ? values.at("loss") : NAN);
   for (const auto &[name, value] : values)
@@ -88,7 +88,7 @@ static std::string formatValues(const TrainingValues &values) {
   return text;
 }
 
-/// "scale 65536  ", and whether the step was not taken for it.
+/// "scale 65536  ", marked if the step was not taken because of it.
 static std::string formatScale(const StepRecord &record) {
   auto scale = record.values.find(kLossScale);
   if (scale == record.values.end())
@@ -126,7 +126,7 @@ void TrainReport::printStep() {
     return print(line);
   winsize size{};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1)
-    line.resize(std::min<size_t>(line.size(), size.ws_col - 1)); // or each would take two lines
+    line.resize(std::min<size_t>(line.size(), size.ws_col - 1)); // else it would wrap
   clearLine();
   std::cout << line << std::flush;
   hasLine = true;
@@ -140,7 +140,7 @@ void TrainReport::onStep(const StepRecord &record) {
   recent = recent > 0 ? 0.9 * recent + 0.1 * record.milliseconds : record.milliseconds;
   if (counted++ % stride == 0)
     times.push_back(record.milliseconds);
-  if (times.size() == kTimes) { // every other one
+  if (times.size() == kTimes) { // keep every other one
     for (size_t i = 0; i < kTimes / 2; ++i)
       times[i] = times[2 * i];
     times.resize(kTimes / 2);

@@ -1,4 +1,4 @@
-//===- TrainReport.h - what a training run prints ---------------*- C++ -*-===//
+//===- TrainReport.h - output of a training run -----------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -13,12 +13,12 @@
 
 namespace gridloom::rt {
 
-/// Prints how a run goes on to standard output: one line that is written again and again on a
-/// terminal, else a line every `every` steps, the first and the last among them.
+/// Prints a run's progress to standard output: on a terminal one line that is rewritten, else a
+/// line every `every` steps, and for the first and the last.
 class TrainReport : public TrainingObserver {
 public:
-  /// `log` is the CSV file, `events` the folder of event files, empty for none. `every` 0: so that
-  /// there are about twenty lines.
+  /// `log` is the CSV file, `events` the folder of event files; empty for none. `every` 0: about
+  /// twenty lines.
   TrainReport(const TrainingSetup &setup, const std::filesystem::path &log,
               const std::filesystem::path &events, int64_t every);
 
@@ -45,9 +45,9 @@ private:
   std::optional<TrainingEvents> events;
   int64_t every, numSteps;
   bool isTerminal, hasLine = false;
-  std::optional<StepRecord> unprinted; // of the last step
-  double recent = 0;                   // ms of a step, of late
-  std::vector<double> times;           // ms: of every stride-th step
+  std::optional<StepRecord> unprinted; // the last step
+  double recent = 0;                   // moving average of ms per step
+  std::vector<double> times;           // ms, of every stride-th step
   int64_t stride = 1, counted = 0;
   Clock::time_point begin = Clock::now(), printed;
 };

@@ -15,8 +15,8 @@ class App;
 
 namespace gridloom::rt {
 
-/// A verb: its options, and what it does once they are parsed. `run` returns the exit code and
-/// throws Error.
+/// A verb: its options, and `run`, which is called after parsing, returns the exit code and throws
+/// Error.
 struct Verb {
   CLI::App *app;
   std::function<int()> run;
@@ -32,14 +32,14 @@ Verb addExplain(CLI::App &app);
 Verb addDevices(CLI::App &app);
 Verb addTrain(CLI::App &app);
 
-/// Whether `verb` is the compiler's: compile, check, doctor, plan, simulate.
+/// Whether the compiler implements `verb`: compile, check, doctor, plan, simulate.
 bool isCompilerVerb(const std::string &verb);
-/// True for an inspect whose argument is an ONNX file, which takes the compiler too.
+/// Whether the arguments are an `inspect` of an ONNX file, which needs the compiler.
 bool inspectsModel(int argc, char **argv);
-/// True for an explain that has to plan the model again.
+/// Whether the arguments are an `explain` that plans the model again, which needs the compiler.
 bool plansAgain(int argc, char **argv);
-/// Becomes gridloom-compile, which lies beside this program or on PATH. Throws Unavailable when it
-/// is not installed.
+/// Executes gridloom-compile, which is beside this program or on PATH. Throws Unavailable if it is
+/// not installed.
 [[noreturn]] void execCompiler(char **argv);
 
 } // namespace gridloom::rt

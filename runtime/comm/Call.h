@@ -29,7 +29,7 @@ enum class CallKind : uint32_t {
 std::string_view nameOf(CallKind kind);
 inline bool isTransfer(CallKind kind) { return kind == CallKind::Send || kind == CallKind::Recv; }
 
-/// An operation as errors name it.
+/// An operation, described in errors.
 struct Operation {
   std::string kind;
   std::optional<uint32_t> sequence = {};
@@ -47,20 +47,20 @@ struct CallTerms {
   uint64_t count = 0;
   DataType type = DataType::U8;
   Reduction reduction = Reduction::Sum;
-  int32_t root = 0; // or the peer
+  int32_t root = 0; // or peer of a transfer
   uint32_t sequence = 0;
-  std::string_view origin = {}; // of Create: the communicator's name
+  std::string_view origin = {}; // for Create: the communicator's name
 
-  /// Whether two members' calls are one. The two ends of a transfer stand in two stages' programs,
-  /// each with its own numbers.
+  /// Whether two members' calls match. The two ends of a transfer are in different stages'
+  /// programs, which number their steps separately.
   bool agreesWith(const CallTerms &other) const;
   /// "calls all_reduce #12 (onnx node /encoder/0/MatMul) with 8 f32, sum"
   std::string describe() const;
 };
 
-/// Throws InvalidArgument unless `ranks` ascend within 0 to `size` - 1 and hold `rank`.
+/// Throws InvalidArgument unless `ranks` are ascending, from 0 to `size` - 1, and contain `rank`.
 void checkGroup(std::span<const int> ranks, int rank, int size, const std::string &name);
-/// Throws InvalidArgument unless `root` is a member, and for a transfer another one than `member`.
+/// Throws InvalidArgument unless `root` is a member, and for a transfer not `member` itself.
 void checkRoot(CallKind kind, int root, int member, int members, const Operation &operation);
 /// "group data {0,2}"
 std::string describeGroup(std::span<const int> ranks, const std::string &name);

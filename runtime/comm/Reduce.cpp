@@ -32,7 +32,7 @@ std::string_view gridloom::rt::nameOf(Reduction reduction) {
 
 namespace {
 
-/// Loads, combines and stores elements of a type in its accumulator.
+/// How elements of a type are loaded, accumulated and stored.
 template <typename T> struct Plain {
   using Storage = T;
   using Accumulator = T;
@@ -47,7 +47,7 @@ struct Boolean {
   static uint8_t store(uint8_t value) { return value != 0; }
 };
 
-/// Wrap-around without undefined behaviour; narrow types would be promoted to int.
+/// The type for wrap-around without undefined behaviour; narrow types would be promoted to int.
 template <typename T> struct Wrapping {
   using type = std::conditional_t<(sizeof(T) < 4), uint32_t, std::make_unsigned_t<T>>;
 };
@@ -65,13 +65,13 @@ template <Reduction R, typename T> T combine(T a, T b) {
   else if constexpr (integer)
     return R == Reduction::Max ? std::max(a, b) : std::min(a, b);
   else if constexpr (R == Reduction::Max)
-    return (a > b || std::isnan(a)) ? a : b; // a NaN in b is chosen by the failed comparison
+    return (a > b || std::isnan(a)) ? a : b; // if b is NaN, the comparison fails and b is chosen
   else
     return (a < b || std::isnan(a)) ? a : b;
 }
 
-/// Works in blocks that stay in the first-level cache; the accumulator is apart from `out`, which
-/// may be an input that is still to be read.
+/// Works in blocks that fit the L1 cache; the accumulator is separate from `out`, which may be an
+/// input that is still needed.
 template <typename Element, Reduction R>
 void reduceAs(void *out, std::span<const void *const> inputs, size_t count) {
   using Storage = typename Element::Storage;
@@ -138,7 +138,7 @@ void gridloom::rt::reduceOnHost(void *out, std::span<const void *const> inputs, 
   case DataType::U64:
     return reduceBy<Plain<uint64_t>>(out, inputs, count, reduction);
   case DataType::Bool:
-    // A byte that counts would wrap to "false" at 256 ranks.
+    // Summing bytes would wrap to "false" at 256 ranks.
     if (reduction == Reduction::Sum)
       reduction = Reduction::Max;
     return reduceBy<Boolean>(out, inputs, count, reduction);

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A transport is a folder and one line of Transports.def. The folder defines the transport's kind;
-// nothing else names the transport.
+// A transport is a folder, which defines its kind, and one line of Transports.def. Nothing else
+// names the transport.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_COMM_REGISTRY_H
@@ -15,13 +15,13 @@
 
 namespace gridloom::rt {
 
-/// The context in which a rank connects its device.
+/// The arguments of TransportKind::connect.
 struct ConnectContext {
   Device &device;
-  /// Between all ranks, on host memory; it outlives what is made.
+  /// Connects all ranks on host memory; outlives the new transport.
   Transport &host;
   int rank;
-  /// What TransportKind::prepare made for the ranks of this process.
+  /// The result of TransportKind::prepare, shared by the ranks of this process.
   std::shared_ptr<void> shared;
   TransportOptions limits;
   bool copyEngines = false;
@@ -33,27 +33,27 @@ class TransportKind {
 public:
   virtual ~TransportKind() = default;
   virtual std::string getName() const = 0;
-  /// Kind of the devices whose ranks it connects: a name of runtime/device/Devices.def.
+  /// The kind of devices that it connects: a name of runtime/device/Devices.def.
   virtual std::string getDeviceKind() const = 0;
   /// A few words for --help.
   virtual std::string getSummary() const = 0;
 
-  /// The version of the library it opens at run time, "missing", or empty where it opens none.
+  /// The version of the library that it loads at run time, or "missing"; empty if it loads none.
   virtual std::string findLibrary() const { return ""; }
 
-  /// The ranks are threads of one process, and all use one device.
+  /// The ranks are threads of one process that all use one device.
   virtual bool sharesDevice() const { return false; }
-  /// Each rank needs a device of its own.
+  /// Each rank needs its own device.
   virtual bool needsOwnDevices() const { return false; }
   /// It can gather with a GPU's copy engines.
   virtual bool hasCopyEngines() const { return false; }
-  /// It can connect a rank that is alone: that shows whether it works on a machine.
+  /// It can connect a single rank, which shows whether it works on a machine.
   virtual bool connectsOne() const { return false; }
 
-  /// Makes what the ranks of one process share; null where they share nothing.
+  /// Creates what the ranks of one process share; null if nothing.
   virtual std::shared_ptr<void> prepare(int ranks) const { return nullptr; }
-  /// Connects one rank's device; collective over the ranks. Null where `context.host` serves the
-  /// device, too.
+  /// Connects one rank's device; collective over the ranks. Null if `context.host` also serves the
+  /// device.
   virtual std::unique_ptr<Transport> connect(const ConnectContext &context) const {
     return nullptr;
   }
@@ -65,7 +65,7 @@ std::span<const TransportKind *const> getTransportKinds();
 /// Throws InvalidArgument with the known names.
 const TransportKind &findTransportKind(const std::string &name);
 
-/// The names of the kinds that `accepts` takes, as in "nccl or loopback".
+/// The names of the kinds that `accepts` is true for: "nccl or loopback".
 std::string listTransports(const std::function<bool(const TransportKind &)> &accepts);
 
 } // namespace gridloom::rt

@@ -31,7 +31,7 @@ struct gridloom_plan {
 
 namespace {
 
-/// All ranks here, or one: what a session of the interface is made of.
+/// Runs a session: all ranks in this process, or one of them.
 struct Runner {
   virtual ~Runner() = default;
   virtual void bind(const std::string &name, const HostArray &array) = 0;
@@ -42,7 +42,8 @@ struct Runner {
   virtual void resetStates() = 0;
   virtual HostArray getState(const std::string &name) = 0;
   virtual void setState(const std::string &name, const HostArray &global) = 0;
-  /// Does work that may fail on one rank alone: then it fails on all.
+  /// Does `work`, which may fail on one rank alone; if it fails or its results differ, throws on
+  /// all ranks.
   virtual void agree(const std::string &what, const std::function<TrainingProgress()> &work) = 0;
   virtual void writeTrace(const std::string &path) = 0;
   virtual void abort(const std::string &reason) = 0;
@@ -94,14 +95,14 @@ struct RankRunner : Runner {
                 host->abort("the load was interrupted");
             });
     } catch (const std::exception &error) {
-      // The others wait for this rank, which will not come.
+      // The other ranks wait for this one.
       if (host)
         host->abort(error.what());
       throw;
     }
   }
-  /// Runs work that may wait for other ranks, on another thread if this one must see interrupts;
-  /// `end` ends it.
+  /// Runs work that may wait for other ranks; on another thread if this one polls for interrupts.
+  /// `end` aborts it.
   template <typename Work>
   std::invoke_result_t<Work> await(Work work, const std::function<void()> &end) {
     if (!isInterrupted)
@@ -146,7 +147,7 @@ struct RankRunner : Runner {
   }
   void agree(const std::string &what, const std::function<TrainingProgress()> &work) override {
     std::exception_ptr failure;
-    std::array<std::byte, 1 + sizeof(TrainingProgress)> mine = {}; // whether it went well, and what
+    std::array<std::byte, 1 + sizeof(TrainingProgress)> mine = {}; // success, and the result
     try {
       TrainingProgress progress = work();
       mine[0] = std::byte(1);
@@ -227,7 +228,7 @@ struct gridloom_session {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The last error of a thread. `isLost`: there was no memory to keep its text.
+/// The last error of a thread. `isLost`: its text could not be stored for lack of memory.
 struct LastError {
   std::string text;
   bool isLost = false;
@@ -250,7 +251,7 @@ static gridloom_status report(gridloom_status status, const char *message) noexc
   return status;
 }
 
-/// Runs `work` and turns what it throws into a status. Nothing thrown crosses the interface.
+/// Runs `work` and converts exceptions to a status: none crosses the C interface.
 template <typename Work> static gridloom_status guard(Work work) noexcept {
   try {
     CallerContext context;
@@ -365,7 +366,7 @@ gridloom_status gridloom_plan_output(const gridloom_plan *plan, int32_t entry,
   return describe(plan, entry, specialisation, index, /*output=*/true, argument);
 }
 
-/// The states of a plan, each once, in the order of its stages.
+/// The states of a plan, each once, in stage order.
 static std::vector<const gridloom::schema::State *> listStates(const Plan &plan) {
   std::vector<const gridloom::schema::State *> states;
   std::set<std::string> names;
@@ -411,7 +412,7 @@ gridloom_status gridloom_session_create(const gridloom_plan *plan,
                                         gridloom_session **session) {
   return guard([&] {
     require(plan && session, "plan or session is NULL");
-    // A caller built against an older header has a shorter struct; what it lacks is zero.
+    // A caller built against an older header passes a shorter struct; missing fields are zero.
     gridloom_session_options read = {};
     if (given) {
       require(given->size >= offsetof(gridloom_session_options, threads) &&
@@ -468,14 +469,14 @@ gridloom_status gridloom_session_abort(gridloom_session *session, const char *re
 
 void gridloom_session_destroy(gridloom_session *session) {
   if (session && session->origin.isForked())
-    return; // what it waits for and frees is the other process's
+    return; // its threads and memory belong to the parent process
   if (session && session->pending.valid())
     session->pending.wait();
   CallerContext context;
   delete session;
 }
 
-/// The tensor's data, borrowed.
+/// Borrows the tensor's data.
 static HostArray toArray(const gridloom_tensor *tensor) {
   require(tensor && tensor->rank >= 0 && tensor->rank <= 64 && (tensor->shape || !tensor->rank),
           "the tensor is NULL or has no shape");

@@ -16,7 +16,7 @@ using namespace gridloom::rt;
 
 using Body = google::protobuf::RepeatedPtrField<schema::Control>;
 
-/// Calls visit(group, whether a condition guards it) for each group step, in order.
+/// Calls visit(group, guarded) for each group step, in order; `guarded`: inside a loop or branch.
 template <typename Visit> static void forEachGroup(const Body &body, bool guarded, Visit &visit) {
   for (const schema::Control &control : body) {
     for (const schema::Step &step : control.block().steps())
@@ -78,7 +78,7 @@ Communicators::Communicators(const Plan &plan, int rank, Transport &transport) {
     edges.insert(needs.edges.begin(), needs.edges.end());
     std::vector<int> stageRanks = mesh.getStageRanks(number);
     std::string prefix = "stage" + std::to_string(number) + ":";
-    // Every rank takes part in every split, those of other stages with no group.
+    // split is collective over all ranks: ranks of other stages call it with no members.
     auto split = [&](std::vector<int> ranks, const std::string &name) {
       std::sort(ranks.begin(), ranks.end());
       return transport.split(mine == number ? ranks : std::vector<int>(), name);
@@ -148,7 +148,7 @@ ControlChannel::ControlChannel(const Plan &plan, Device &device, Transport &tran
       stream(device.createStream(StreamKind::Communication, "control")),
       world(transport.createCommunicator(getAllRanks(plan), "world")) {}
 
-/// Puts `bytes`, of which there is room for, into device memory.
+/// Copies `bytes`, at most `room`, into device memory.
 void *ControlChannel::stage(std::span<const std::byte> bytes) {
   if (!bytes.empty())
     device.copyIn(*stream, scratch->data, bytes.data(), bytes.size());
@@ -161,7 +161,7 @@ void ControlChannel::finish(const void *from, std::span<std::byte> to) {
   stream->synchronize();
 }
 
-/// Calls pass(part) for parts of `bytes` of at most `room`; for an empty one where there are none.
+/// Calls pass(part) for consecutive parts of `bytes` of at most `room`; once if `bytes` is empty.
 template <typename Byte, typename Pass>
 static void forEachPart(std::span<Byte> bytes, size_t room, Pass pass) {
   do {

@@ -14,19 +14,22 @@
 
 namespace gridloom::rt {
 
-/// All communicators one rank needs to run a plan, made at load in one order on all ranks: for each
-/// stage its groups and then its control channel; then one pair per directed edge between stages.
+/// The communicators that one rank needs to run a plan. All ranks create them in the same order
+/// when they load it: for each stage its groups and then the stage's own communicator, then one
+/// pair per directed edge between stages.
 class Communicators {
 public:
   Communicators(const Plan &plan, int rank, Transport &transport);
 
-  /// The group over `axes`, its members ascending by rank; null where it is this rank alone.
+  /// The group over `axes`, members ascending by rank; null where this rank is the only member.
   Communicator *getGroup(const std::vector<std::string> &axes) const;
-  /// The pair with the same coordinates' rank of `peerStage`, in one direction.
+  /// Joins this rank with the rank of `peerStage` that has the same coordinates; one pair per
+  /// direction.
   Communicator *getPair(int peerStage, bool send) const;
   /// All ranks of this rank's stage; null when it is alone or no condition guards communication.
   Communicator *getStage() const { return stage.get(); }
-  /// Registers operands in `memory`, which the transport allocated. Collective.
+  /// Registers `memory`, which the transport allocated and which holds operands of collectives.
+  /// Collective.
   void registerMemory(const Memory &memory) const;
 
 private:
@@ -39,13 +42,13 @@ private:
 /// channel's.
 size_t countCommunicators(const Plan &plan, int rank);
 
-/// Talk between all ranks beside the program: bytes in host memory, blocking.
+/// Messages between all ranks outside of the program: blocking, from and to host memory.
 class ControlChannel {
 public:
   ControlChannel(const Plan &plan, Device &device, Transport &transport);
-  /// Every rank's bytes, in rank order; all give equally many.
+  /// Every rank's bytes, in rank order; all ranks pass the same number of bytes.
   std::vector<std::vector<std::byte>> allGather(std::span<const std::byte> mine);
-  /// `bytes` of rank `root`, on all ranks.
+  /// Copies `bytes` of rank `root` into `bytes` of all ranks.
   void broadcast(std::span<std::byte> bytes, int root);
   void send(std::span<const std::byte> bytes, int to);
   void receive(std::span<std::byte> bytes, int from);
@@ -55,10 +58,10 @@ private:
   void finish(const void *from, std::span<std::byte> to);
 
   Device &device;
-  /// Bytes sent at once. A larger buffer would be allocated while peers may be communicating, which
-  /// the driver would block.
+  /// The size of `scratch`: longer messages are sent in parts. A buffer that grows would call the
+  /// driver's allocator, which blocks while peers are communicating.
   size_t room;
-  std::unique_ptr<Memory> scratch; // the stream's destructor waits for what uses it
+  std::unique_ptr<Memory> scratch; // before `stream`, whose destructor waits for the work on it
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Communicator> world;
 };

@@ -33,7 +33,7 @@ enum class DataType {
   F8E5M2FNUZ
 };
 
-/// Whether a number in a file is that of an element type.
+/// Whether a number read from a file is a valid DataType.
 constexpr bool isDataType(int number) {
   return number >= int(DataType::F32) && number <= int(DataType::F8E5M2FNUZ);
 }
@@ -66,7 +66,7 @@ constexpr size_t sizeOf(DataType type) {
   return 0;
 }
 
-/// A float of 8 bits: elements are moved and converted, nothing is computed of them.
+/// 8-bit floats are only moved and converted: no arithmetic is done in them.
 constexpr bool isFloat8(DataType type) {
   return type >= DataType::F8E4M3FN && type <= DataType::F8E5M2FNUZ;
 }
@@ -76,7 +76,7 @@ constexpr bool isFloat(DataType type) {
          type == DataType::BF16 || isFloat8(type);
 }
 
-/// The byte that makes a NaN when all bytes of an element have it; 0 of what has no NaN.
+/// The byte that, repeated, is a NaN of `type`; 0 for types without NaN.
 constexpr unsigned char getPoisonByte(DataType type) {
   if (type == DataType::F8E4M3FNUZ || type == DataType::F8E5M2FNUZ)
     return 0x80;

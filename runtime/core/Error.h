@@ -21,7 +21,7 @@ namespace gridloom::rt {
 /// The kind of error, coarse enough for a caller to act on. The values are the C interface's.
 enum class ErrorCode {
   InvalidArgument = 1, // the caller's inputs are wrong
-  InvalidPlan = 2,     // the plan is damaged, foreign or needs what is not here
+  InvalidPlan = 2,     // the plan is damaged, or needs what this machine lacks
   Unavailable = 3,     // a library, driver or device is missing
   PeerFailed = 4,      // a rank died or left
   DeadlineExceeded = 5,
@@ -51,16 +51,16 @@ public:
       : Error(code, message + "; " + place.describe()) {
     this->place = std::move(place);
   }
-  /// An error elsewhere that `cause` brought about: "WHERE: CAUSE", with the cause's code.
+  /// Wraps `cause` with its context: "WHERE: CAUSE", with the cause's code.
   Error(const std::string &where, const Error &cause)
       : Error(cause.code, where + ": " + cause.what()) {
     this->where = makePrintable(where) + (cause.where.empty() ? "" : ": " + cause.where);
   }
 
   ErrorCode getCode() const { return code; }
-  /// The step that failed, where that is known.
+  /// The step that failed, if known.
   const std::optional<ErrorPlace> &getPlace() const { return place; }
-  /// The message before the first cause, for an error with a cause; else empty.
+  /// The context of a wrapped error: its message without the innermost cause's; empty otherwise.
   const std::string &getWhere() const { return where; }
 
 private:

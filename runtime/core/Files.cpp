@@ -22,7 +22,7 @@ using namespace gridloom::rt;
   throw Error(ErrorCode::InvalidPlan, path.string() + ": cannot be read: " + reason);
 }
 
-/// Opens a regular file and says how long it is.
+/// Opens a regular file and fills in its `status`.
 static int openRegular(const std::filesystem::path &path, struct stat &status) {
   int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0)

@@ -16,7 +16,7 @@
 
 namespace gridloom::rt {
 
-/// A file mapped for reading. Should it shrink or become unreadable while it is mapped, readers get
+/// A file mapped for reading. If it shrinks or becomes unreadable while it is mapped, readers get
 /// zeros instead of SIGBUS, and requireUnchanged throws.
 class MappedFile {
 public:
@@ -31,16 +31,18 @@ public:
 
   std::span<const std::byte> getBytes() const { return {data, size}; }
   const std::filesystem::path &getPath() const { return path; }
-  /// Tells this version of the file from every other without reading it.
+  /// Identifies this version of the file on this machine, without reading it: device, inode, size
+  /// and modification time.
   const std::string &getIdentity() const { return identity; }
-  /// When the contents were written last, in nanoseconds since 1970.
+  /// The modification time, in nanoseconds since 1970.
   int64_t getTime() const { return time; }
-  /// Whether the system should read ahead: not where most is passed over.
+  /// Turns the kernel's read-ahead on or off: off where most of the file is skipped.
   void readAhead(bool enable) const;
-  /// Takes the pages out of this process's memory; what is read again comes from the page cache.
+  /// Unmaps the pages from this process's memory; later reads get them from the page cache.
   void dropPages() const;
-  /// Throws Unavailable naming the file when it was written to, cut or lost since it was opened. A
-  /// file that another one replaced by rename stays what it was. Takes a microsecond.
+  /// Throws Unavailable naming the file if it was written to, truncated or lost since it was
+  /// opened. A file replaced by rename still maps the old contents and passes. Takes about a
+  /// microsecond.
   void requireUnchanged() const;
 
 private:
@@ -56,12 +58,12 @@ private:
   int guard = -1;
 };
 
-/// Opens the regular file `relative` inside a model's `folder` for reading, following no link out
-/// of it. Throws InvalidPlan naming the file and the reason.
+/// Opens the regular file `relative` inside a model's `folder` for reading and returns its
+/// descriptor; links that lead out are refused. Throws InvalidPlan naming the file and the reason.
 int openBeneath(const std::filesystem::path &folder, const std::filesystem::path &relative);
 
-/// A SHA-256 that tells files apart in little time: of all bytes up to 32 MiB, else of the size and
-/// of 256 evenly spaced blocks of 4 KiB.
+/// A SHA-256 that is quick for large files: of all bytes up to 32 MiB, else of the size and of 256
+/// evenly spaced blocks of 4 KiB.
 std::string fingerprint(std::span<const std::byte> bytes);
 inline constexpr size_t fingerprintedWhole = size_t(32) << 20;
 

@@ -22,11 +22,11 @@ class HostArray {
 public:
   HostArray() = default;
 
-  /// A new array of zeros; throws InvalidArgument when the shape is negative or its size overflows,
-  /// OutOfMemory when there is no room.
+  /// A new array of zeros; throws InvalidArgument when a dimension is negative or the size
+  /// overflows, OutOfMemory when there is no room.
   static HostArray allocate(DataType type, std::vector<int64_t> shape);
-  /// Memory of the caller's, which must outlive the array and all its copies. An array made from
-  /// const memory is only read.
+  /// The caller's memory, which must outlive the array and all its copies. An array made from const
+  /// memory must only be read.
   static HostArray borrow(DataType type, std::vector<int64_t> shape, const void *data);
   /// Memory kept alive by `owner`.
   static HostArray share(DataType type, std::vector<int64_t> shape, const void *data,
@@ -40,7 +40,7 @@ public:
   std::byte *getMutableData() { return const_cast<std::byte *>(data); }
   /// The owner that keeps the memory alive; null if it is borrowed.
   const std::shared_ptr<const void> &getOwner() const { return owner; }
-  /// No array: the value of an output on a rank that does not compute it.
+  /// Whether there is no array, such as an output on a rank that does not compute it.
   bool isNull() const { return !data; }
 
   template <typename T> std::span<const T> as() const {
@@ -57,8 +57,8 @@ private:
   std::shared_ptr<const void> owner;
 };
 
-/// The product of `shape`; throws InvalidArgument naming `what` when a dimension is negative or the
-/// product times `elementBytes` does not fit 63 bits.
+/// The product of `shape` times `elementBytes`; throws InvalidArgument naming `what` when a
+/// dimension is negative or the product does not fit 63 bits.
 int64_t checkedBytes(std::span<const int64_t> shape, size_t elementBytes, const std::string &what);
 
 /// "[2, 3]", for messages.

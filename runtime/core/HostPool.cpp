@@ -1,4 +1,4 @@
-//===- HostPool.cpp - memory of arrays that come and go -------------------===//
+//===- HostPool.cpp - reuse of host memory --------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -27,7 +27,7 @@ struct HostPool::State {
 
   ~State() { drop(0); }
 
-  /// Frees memory that is kept, the smallest first, until no more than `bytes` are.
+  /// Frees kept blocks, the smallest first, until at most `bytes` are kept.
   void drop(size_t bytes) {
     while (keptBytes > bytes) {
       keptBytes -= kept.begin()->first;
@@ -36,7 +36,7 @@ struct HostPool::State {
     }
   }
 
-  /// Null where there is none.
+  /// Null when out of memory.
   void *take(size_t size) {
     std::lock_guard lock(mutex);
     void *memory = nullptr;
@@ -56,7 +56,7 @@ struct HostPool::State {
   }
 
   void give(size_t size, void *memory) noexcept {
-    // A fork's child has the mutex as some other thread left it.
+    // In a forked child another thread of the parent may hold the mutex for ever.
     if (getpid() != process)
       return;
     std::lock_guard lock(mutex);

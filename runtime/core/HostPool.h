@@ -1,4 +1,4 @@
-//===- HostPool.h - memory of arrays that come and go -----------*- C++ -*-===//
+//===- HostPool.h - reuse of host memory ------------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -10,8 +10,8 @@
 
 namespace gridloom::rt {
 
-/// Gives the memory of arrays that are gone to the next of their size: the system would clear every
-/// page anew. It keeps no more than was in use at once. Arrays may outlive it; any thread may call.
+/// Reuses the memory of freed arrays for arrays of the same size, since the system would clear
+/// every new page. It never holds more than the peak in use. Arrays may outlive it; thread-safe.
 class HostPool {
 public:
   HostPool();
@@ -19,7 +19,7 @@ public:
   HostPool(const HostPool &) = delete;
   HostPool &operator=(const HostPool &) = delete;
 
-  /// An array whose elements may be anything; throws as HostArray::allocate does.
+  /// An uninitialised array; throws as HostArray::allocate does.
   HostArray allocate(DataType type, std::vector<int64_t> shape);
 
 private:

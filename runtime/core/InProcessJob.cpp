@@ -56,13 +56,13 @@ void Interruption::await(const std::function<bool(milliseconds)> &waitFor,
     std::rethrow_exception(thrown);
 }
 
-/// One thread per rank, which all calls of that rank's session are made on.
+/// One thread per rank; all calls of a rank's session are made on its thread.
 class InProcessJob::Impl {
 public:
   Impl(std::shared_ptr<const Plan> givenPlan, InProcessOptions options);
   ~Impl();
 
-  /// Calls work(rank) on all ranks' threads and waits; throws the cause when any fails.
+  /// Calls work(rank) on all ranks' threads and waits; throws the cause if any fails.
   void forAll(const std::function<void(int)> &work);
   Session &get(int rank) const;
   void abort(const std::string &reason);
@@ -122,7 +122,8 @@ InProcessJob::Impl::Impl(std::shared_ptr<const Plan> givenPlan, InProcessOptions
   }
 }
 
-/// On the rank's own thread. The others wait for this one, so they are notified when it fails.
+/// Runs on the rank's own thread. If it fails, it aborts the transport, since the others wait for
+/// this rank.
 void InProcessJob::Impl::startRank(int rank, const InProcessOptions &options) {
   Rank &mine = ranks[size_t(rank)];
   try {
@@ -178,7 +179,7 @@ void InProcessJob::Impl::loop(int rank) {
   ranks[size_t(rank)].placement = {};
 }
 
-/// A rank that only lost its peer is not the cause.
+/// Prefers an error other than PeerFailed: a rank that lost its peer is not the cause.
 void InProcessJob::Impl::throwCause() {
   std::exception_ptr first;
   for (Rank &rank : ranks) {
@@ -216,12 +217,12 @@ void InProcessJob::Impl::forAll(const std::function<void(int)> &work) {
   throwCause();
 }
 
-/// Transports take this from any thread; those of the host stay until the ranks' threads end, those
-/// of devices come while ranks start.
+/// Called from any thread. Host transports exist until the ranks' threads end; sessions and device
+/// transports are created while ranks start.
 void InProcessJob::Impl::abort(const std::string &reason) {
   for (Rank &rank : ranks) {
     if (isStarted && rank.session)
-      rank.session->abort(reason); // a loop that communicates nothing asks its session
+      rank.session->abort(reason); // stops a loop that does not communicate
     if (isStarted && rank.placement.deviceTransport)
       rank.placement.deviceTransport->abort(reason);
     if (rank.transport)
@@ -242,7 +243,7 @@ InProcessJob::InProcessJob(std::shared_ptr<const Plan> plan, InProcessOptions op
 InProcessJob::~InProcessJob() {
   [[maybe_unused]] Impl *left = nullptr;
   if (impl->origin.isForked())
-    left = impl.release(); // its threads are not here to be joined
+    left = impl.release(); // leaked: its threads do not exist in this process
 }
 
 const Plan &InProcessJob::getPlan() const { return *impl->plan; }

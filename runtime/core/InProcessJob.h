@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// All ranks of a plan in this process, a thread each: what Python, `gridloom run --in-process` and
-// the C interface use.
+// Runs all ranks of a plan in this process, one thread each: used by Python, `gridloom run
+// --in-process` and the C interface.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_CORE_INPROCESSJOB_H
@@ -20,19 +20,20 @@ struct InProcessOptions {
   SessionOptions session;
   /// Devices and transport of the ranks.
   PlacementOptions placement;
-  /// Asked now and then, on the caller's thread, while that waits for the ranks; what it throws is
-  /// thrown when they have ended. When it has returned true and the ranks go on for longer than
-  /// `patience`, the job is ended. May be null.
+  /// Polled on the caller's thread while it waits for the ranks. If it returns true or throws and
+  /// the ranks run for longer than `patience` after that, the job is aborted; what it threw is
+  /// rethrown when the ranks have ended. May be null.
   std::function<bool()> isInterrupted;
   std::chrono::milliseconds patience{2000};
 };
 
-/// Waits for what other threads do, as InProcessOptions::isInterrupted says.
+/// Waits for other threads and polls for interrupts, as InProcessOptions::isInterrupted describes.
 class Interruption {
 public:
   Interruption(const std::function<bool()> &ask, std::chrono::milliseconds patience)
       : ask(ask), patience(patience) {}
-  /// Calls `waitFor` until that returns true, and `end` once if it takes too long.
+  /// Calls `waitFor` until it returns true; calls `end` once if it takes longer than `patience`
+  /// after an interrupt. Rethrows what `ask` threw.
   void await(const std::function<bool(std::chrono::milliseconds)> &waitFor,
              const std::function<void()> &end) const;
 
@@ -41,7 +42,7 @@ private:
   std::chrono::milliseconds patience;
 };
 
-/// Objects with threads do not outlive a fork: the child has none of them.
+/// Detects use after a fork: the child has none of the parent's threads.
 class ForkGuard {
 public:
   ForkGuard();
@@ -66,7 +67,8 @@ public:
   /// Binds a whole input on every rank, or one rank's part.
   void bind(const std::string &name, const HostArray &global);
   void bindShard(int rank, const std::string &name, const HostArray &local);
-  /// Runs all ranks; throws the first cause if any fails. Returns each rank's figures.
+  /// Runs all ranks; throws the error that caused the failure if any fails. Returns each rank's
+  /// figures.
   std::vector<RunStats> run(const std::string &entry = "main",
                             const std::map<std::string, int64_t> &dims = {});
   const EntrySpecialisation &getLastSpecialisation() const;
@@ -76,15 +78,15 @@ public:
   std::map<std::string, HostArray> getOutputs() const;
   HostArray getOutputShard(int rank, const std::string &name) const;
   void updateWeights(const std::filesystem::path &path);
-  /// Ends the job on all ranks with this reason. From any thread.
+  /// Ends the job on all ranks with this reason. May be called from any thread.
   void abort(const std::string &reason);
-  /// Makes all states of every rank what they are in a new session.
+  /// Resets all states of every rank to their values in a new session.
   void resetStates();
-  /// A state's whole (global) value, without padding; where several stages have it, the first
-  /// one's. Throws InvalidArgument where the plan has no such state.
+  /// A state's whole (global) value, without padding; if several stages have it, the first one's.
+  /// Throws InvalidArgument if the plan has no such state.
   HostArray getState(const std::string &name) const;
-  /// Gives every rank its part of a state's whole value. Throws InvalidArgument where the plan has
-  /// no such state, or it has another type or shape; then nothing has changed.
+  /// Gives every rank its part of a state's whole value. Throws InvalidArgument, before any rank
+  /// has changed, if the plan has no such state or its type or shape differs.
   void setState(const std::string &name, const HostArray &global);
   /// Writes the last run's trace; needs options.session.trace.
   void writeTrace(const std::filesystem::path &path) const;

@@ -1,4 +1,4 @@
-//===- IndexCheck.cpp - indices that are out of range ---------------------===//
+//===- IndexCheck.cpp - range checks of indices and labels ----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -11,7 +11,7 @@
 
 using namespace gridloom::rt;
 
-/// The sum, or the largest number where it is larger; `offset` is at least 0.
+/// Saturating addition of a non-negative `offset`.
 static int64_t addBounded(int64_t value, int64_t offset) {
   int64_t sum = 0;
   return __builtin_add_overflow(value, offset, &sum) ? std::numeric_limits<int64_t>::max() : sum;
@@ -31,7 +31,7 @@ static void check(const Argument &input, const IndexUse &use, std::span<const T>
   }
 }
 
-/// A label as a number of 64 bits, as the loss compares it.
+/// A label as a 64-bit integer, which is how the loss compares it.
 static int64_t getLabel(const HostArray &values, size_t index) {
   switch (values.getType()) {
   case DataType::I8:

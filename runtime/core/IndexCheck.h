@@ -1,4 +1,4 @@
-//===- IndexCheck.h - indices that are out of range -------------*- C++ -*-===//
+//===- IndexCheck.h - range checks of indices and labels --------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -11,14 +11,14 @@
 
 namespace gridloom::rt {
 
-/// That the values of an input that is used as indices (Argument::indices) are within the dimension
-/// they index; negative ones count from its end, as ONNX has it. Throws InvalidArgument that names
-/// the node, the input, the value and the dimension's size. So do labels (Argument::labels) that
-/// are no class, with the row of the batch that has one. Other inputs pass.
+/// Checks that indices (Argument::indices) are within the dimension they index, where negative ones
+/// count from its end as in ONNX, and that labels (Argument::labels) are classes. Throws
+/// InvalidArgument naming the node, the input, the value and the dimension's size; for labels, the
+/// row of the batch. Other inputs pass.
 void checkIndices(const Argument &input, const HostArray &values);
 
-/// The first label that is neither a class of its loss nor what it ignores; nothing where all are,
-/// and for inputs that hold no labels. `values` is as the input: the first dimension is the batch.
+/// The first label that is neither a class of its loss nor the ignored label; nothing if all are
+/// valid or the input holds no labels. The first dimension of `values` is the batch.
 struct WrongLabel {
   int64_t row = 0;        ///< of the batch
   std::string holds, why; ///< "label 12", "loss 'cross_entropy(y, labels)' has the classes 0 to 9"

@@ -1,4 +1,4 @@
-//===- LibraryAgreement.cpp - the same libraries on all ranks -------------===//
+//===- LibraryAgreement.cpp - equal library versions on ranks -------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -11,11 +11,11 @@
 
 using namespace gridloom::rt;
 
-/// Replicas that different versions of a library compute would differ in their last bits.
+/// Replicas computed by different versions of a library would differ in their last bits.
 void Session::Impl::requireEqualLibraries() {
   if (!control || device.hasHostMemory())
     return;
-  // By name: the first rank that has it, and its version.
+  // Library name -> first rank that has it, and its version.
   std::map<std::string, std::pair<size_t, std::string>> known;
   std::vector<std::string> texts = exchangeTexts(device.getLibraryVersions());
   for (size_t other = 0; other < texts.size(); ++other) {

@@ -119,7 +119,7 @@ double gridloom::rt::getFlops(const schema::Library &call) {
   return 2 * multiply(sizes);
 }
 
-/// Elements of sizes that a stride tells apart.
+/// Distinct elements: the product of the sizes whose stride is not 0.
 static double countDistinct(std::initializer_list<int64_t> sizes, std::span<const int64_t> outer,
                             const Numbers &strides) {
   double count = 1;

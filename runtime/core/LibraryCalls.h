@@ -11,7 +11,7 @@
 
 namespace gridloom::rt {
 
-/// The problem for the device; refers to the message.
+/// The problem as the device takes it; its spans point into the message.
 MatmulProblem toProblem(const schema::Matmul &matmul);
 /// As above.
 ConvolutionProblem toProblem(const schema::Convolution &convolution);
@@ -23,7 +23,7 @@ AttentionProblem toProblem(const schema::Attention &attention);
 std::string describe(const schema::Library &call);
 /// Operations of one call; a multiply-add counts as two.
 double getFlops(const schema::Library &call);
-/// Bytes of its operands and result, each once: elements that strides repeat count once.
+/// Bytes of its operands and result; elements that are read repeatedly (stride 0) count once.
 uint64_t getBytes(const schema::Library &call);
 
 } // namespace gridloom::rt

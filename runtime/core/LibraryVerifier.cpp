@@ -45,7 +45,7 @@ void ProgramVerifier::verifyWorkspace(uint64_t limit, const std::string &name) {
          std::to_string(most) + " are possible");
 }
 
-/// Operands and result of a convolution or attention have its type.
+/// Checks that operands and result of a convolution or attention have its type.
 void ProgramVerifier::verifyTypes(const schema::Library &call, schema::DataType type,
                                   const std::string &name) {
   if (type != schema::F32 && type != schema::F16 && type != schema::BF16)
@@ -66,8 +66,8 @@ void ProgramVerifier::verifyDistinct(const std::vector<int64_t> &sizes, const Nu
       fail(name + " writes " + std::to_string(sizes[i]) + " elements to one place");
 }
 
-/// Sizes that fit together; operands in their buffers are checked by the caller. All numbers are
-/// small enough that what is computed of them does not overflow.
+/// Checks that the sizes fit together; the caller checks operands against buffers. Bounds all
+/// numbers so that arithmetic on them does not overflow.
 void ProgramVerifier::verifyWindow(const schema::Convolution &convolution,
                                    const std::string &name) const {
   constexpr int maxRank = 5;

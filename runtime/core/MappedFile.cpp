@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A mapping that the signal handler knows.
+/// A mapping that the signal handler handles.
 struct Guard {
   std::atomic<bool> isTaken{false}, isDamaged{false};
   std::atomic<uintptr_t> begin{0}, end{0};
@@ -38,7 +38,7 @@ struct Guard {
 
 } // namespace
 
-// A signal handler has nothing else to look at than what is global.
+// Global, since a signal handler has no other way to find it.
 static std::array<Guard, 1024> guards;
 static struct sigaction previousAction;
 
@@ -47,8 +47,8 @@ static uintptr_t getPageBytes() {
   return bytes;
 }
 
-/// Puts zeros where a mapped file ends too early, so that whoever reads there goes on until
-/// somebody asks requireUnchanged; other faults go where they went before.
+/// Maps zeros over the part of a mapped file that cannot be read, so that readers continue until
+/// requireUnchanged is called. Passes other faults to the previous handler.
 static void handleBusError(int signal, siginfo_t *info, void *context) {
   int savedError = errno;
   auto address = reinterpret_cast<uintptr_t>(info->si_addr);
@@ -71,11 +71,11 @@ static void handleBusError(int signal, siginfo_t *info, void *context) {
   } else {
     struct sigaction standard = {};
     standard.sa_handler = SIG_DFL;
-    sigaction(SIGBUS, &standard, nullptr); // the instruction faults again, and ends the process
+    sigaction(SIGBUS, &standard, nullptr); // the instruction faults again and ends the process
   }
 }
 
-/// The guard of a new mapping; -1 when there is none left.
+/// The guard of a new mapping; -1 if all are taken.
 static int takeGuard(const std::byte *data, size_t size) {
   static std::once_flag installed;
   std::call_once(installed, [] {
@@ -139,7 +139,7 @@ int gridloom::rt::openBeneath(const fs::path &folder, const fs::path &relative) 
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
   int file = int(syscall(SYS_openat2, directory, relative.c_str(), &how, sizeof how));
   // Older kernels and some sandboxes lack the call, and it refuses absolute links that stay inside:
-  // then what was opened is asked where it is.
+  // then open the file and check where it is.
   bool mayTryAgain = file < 0 && (errno == ENOSYS || errno == EPERM || errno == EXDEV ||
                                   errno == EAGAIN || errno == EINVAL);
   bool leadsOut = false;
@@ -182,7 +182,7 @@ static int64_t getNanoseconds(const timespec &time) {
   return int64_t(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
 
-/// Takes the descriptor and keeps none: a model may have more files than a process may hold open.
+/// Closes the descriptor after mapping: a model may have more files than a process may hold open.
 void MappedFile::map(int descriptor) {
   Descriptor file{descriptor};
   struct stat status;

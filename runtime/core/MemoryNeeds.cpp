@@ -25,7 +25,7 @@ uint64_t gridloom::rt::getBytes(const schema::Binding &binding) {
 
 using Body = google::protobuf::RepeatedPtrField<schema::Control>;
 
-/// The largest workspace that calls of `body` may ask for, by stream.
+/// Raises `largest`, by stream, to the largest workspace that calls of `body` may use.
 static void findWorkspaces(const schema::Specialisation &program, const Body &body,
                            std::map<std::string, uint64_t> &largest) {
   for (const schema::Control &control : body) {
@@ -68,7 +68,7 @@ MemoryNeeds gridloom::rt::computeNeeds(const schema::Stage &stage) {
           needs.bindings += getBytes(binding);
     }
   for (const auto &[stream, bytes] : workspaces)
-    needs.workspaces += std::bit_ceil(bytes); // as CudaStream makes them
+    needs.workspaces += std::bit_ceil(bytes); // as CudaStream allocates them
   return needs;
 }
 
@@ -88,8 +88,7 @@ std::string gridloom::rt::describe(const MemoryNeeds &needs) {
   return text;
 }
 
-/// The first dimension that all inputs of the plan have in common, which micro-batches cut; 1 where
-/// there is none.
+/// The batch that micro-batches split: the first dimension of all inputs if they agree, else 1.
 static int64_t getBatch(const Plan &plan) {
   int64_t batch = 0;
   for (const Entry &entry : plan.getEntries())

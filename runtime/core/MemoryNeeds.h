@@ -17,15 +17,15 @@ class Binding;
 
 namespace gridloom::rt {
 
-/// Bytes that one rank of a stage takes on its device. The driver's own memory comes on top.
+/// Bytes that one rank of a stage needs on its device, without the driver's own memory.
 struct MemoryNeeds {
   uint64_t weights = 0;
   uint64_t arena = 0, registered = 0; // of the largest program
   uint64_t states = 0;
   uint64_t bindings = 0;      // inputs and outputs of all programs
   uint64_t workspaces = 0;    // of library calls, one for each stream
-  uint64_t communication = 0; // NCCL's, by estimate
-  uint64_t prologue = 0;      // while weights are loaded, and before the rest but them
+  uint64_t communication = 0; // NCCL's, estimated
+  uint64_t prologue = 0;      // while weights are loaded, before the rest is allocated
 
   uint64_t getActivations() const { return arena + registered; }
   /// Memory that the plan itself places: known at compile time, independent of device and
@@ -46,12 +46,12 @@ MemoryNeeds computeNeeds(const schema::Stage &stage);
 /// "weights 1.2 GiB, activations 300 MiB, ..."
 std::string describe(const MemoryNeeds &needs);
 
-/// The least change of a compilation that makes `needs` fit into `bytes`, by estimate: more
-/// micro-batches where activations alone are too large, else a larger mesh. `plan` says what there
-/// is now. "" when nothing up to 1024 times as much does.
+/// The smallest change of the compile options that makes `needs` fit into `bytes`, estimated: more
+/// micro-batches if activations alone are too large, else a larger mesh. `plan` has the present
+/// options. Empty if no factor up to 1024 suffices.
 std::string findChangeThatFits(const Plan &plan, const MemoryNeeds &needs, uint64_t bytes);
 
-/// Throws OutOfMemory when `needs` of rank `rank` are more than `device` has free now.
+/// Throws OutOfMemory if `needs` of rank `rank` exceed what `device` has free now.
 void requireMemory(const Plan &plan, int rank, const MemoryNeeds &needs, const Device &device);
 
 } // namespace gridloom::rt

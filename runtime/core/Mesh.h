@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Ranks are numbered row-major over the mesh's axes. A group over some axes is the set of ranks
-// that differ from one another only in these coordinates. One axis may be the pipeline's: its
-// coordinate is the stage a rank runs.
+// that agree in all other coordinates. One axis may be the pipeline's: its coordinate is the stage
+// that a rank runs.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_CORE_MESH_H
@@ -27,8 +27,8 @@ public:
   };
 
   Mesh() = default;
-  /// Throws InvalidPlan on a repeated or empty name, a size below 1, a stage axis that is not an
-  /// axis, or more than 2^20 ranks.
+  /// Throws InvalidPlan on a repeated or empty name, a size below 1, an unknown stage axis, or more
+  /// than 2^20 ranks.
   Mesh(std::vector<Axis> axes, std::string stageAxis);
 
   const std::vector<Axis> &getAxes() const { return axes; }
@@ -41,12 +41,12 @@ public:
   int64_t getSize(std::span<const std::string> names) const;
   std::vector<int64_t> getCoordinates(int rank) const;
   int getRank(std::span<const int64_t> coordinates) const;
-  /// The row-major index of `rank` over `names`, the first the most significant.
+  /// The row-major index of `rank` over `names`, the first name being the most significant.
   int64_t getIndex(int rank, std::span<const std::string> names) const;
   /// The ranks that differ from `rank` only in `names`, ordered by getIndex.
   std::vector<int> getGroup(int rank, std::span<const std::string> names) const;
   int getStage(int rank) const;
-  /// The rank with `rank`'s coordinates, but in `stage`.
+  /// The rank in `stage` with otherwise the same coordinates as `rank`.
   int getPeer(int rank, int stage) const;
   /// All ranks of a stage, ascending.
   std::vector<int> getStageRanks(int stage) const;

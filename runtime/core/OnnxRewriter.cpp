@@ -1,4 +1,4 @@
-//===- OnnxRewriter.cpp - an ONNX file with other weights -----------------===//
+//===- OnnxRewriter.cpp - replace an ONNX file's weights ------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -64,14 +64,14 @@ std::map<std::string, HostArray> gridloom::rt::readInitializers(const fs::path &
 
 namespace {
 
-/// Bytes that lie in several places.
+/// A sequence of bytes as pieces in several places, joined when written.
 class Pieces {
 public:
   void add(std::string_view piece) {
     if (piece.empty())
       return;
     bytes += piece.size();
-    // Fields that stay as they are lie one after the other.
+    // Unchanged fields are adjacent: extend the last piece.
     if (!parts.empty() && parts.back().data() + parts.back().size() == piece.data())
       parts.back() = {parts.back().data(), parts.back().size() + piece.size()};
     else
@@ -89,7 +89,7 @@ private:
   uint64_t bytes = 0;
 };
 
-/// Puts a model together from pieces of its file and of weights.
+/// Assembles the new model from pieces of the old file and of weights.
 class Rewriter {
 public:
   Rewriter(const OnnxFile &model, const std::map<std::string, HostArray> &weights,
@@ -111,12 +111,12 @@ public:
     return out;
   }
 
-  /// What the model's external data is to be.
+  /// The contents of the new file of external data.
   const Pieces &getData() const { return data; }
   bool hasData() const { return hasExternal; }
-  /// The model's file and those of its external data, also of what is replaced.
+  /// The model's file and its files of external data, including those of replaced tensors.
   const std::set<fs::path> &getSources() const { return sources; }
-  /// Throws Unavailable when a file that was read has changed meanwhile.
+  /// Throws Unavailable if a file that was read has changed since.
   void requireUnchanged() const {
     model.getFile().requireUnchanged();
     for (const auto &[location, file] : files)
@@ -140,13 +140,13 @@ private:
   }
 
   //===--------------------------------------------------------------------===//
-  // Messages around tensors. Each function returns whether anything changes; if not, what it added
-  // to `out` is of no use.
+  // Messages that contain tensors. Each function returns whether anything changes; if not, discard
+  // what it added to `out`.
   //===--------------------------------------------------------------------===//
 
   template <typename Inner>
   bool rewriteMessage(std::string_view message, Pieces &out, Inner rewriteField) {
-    // Subgraphs nest; nothing real comes near this.
+    // Bounds the recursion; real models nest far less.
     if (depth > 64)
       throw refuse(name + " nests subgraphs too deeply");
     ++depth;
@@ -193,7 +193,7 @@ private:
     });
   }
 
-  /// `weight` is what the tensor `value` is called, if it is one of the model's weights.
+  /// `weight` names the tensor in attribute `value`, if that is one of the model's weights.
   bool rewriteAttribute(std::string_view message, Pieces &out, const std::string &weight) {
     bool isValue = !weight.empty() && findText(message, attribute::kName) == "value";
     return rewriteMessage(message, out, [&](const Field &field, Pieces &part) {
@@ -221,7 +221,7 @@ private:
     });
   }
 
-  /// The last text of a field, as protobuf readers take it.
+  /// The field's last occurrence, as protobuf readers take it.
   std::string_view findText(std::string_view message, uint32_t number) const {
     std::string_view text;
     MessageReader reader = read(message);
@@ -234,7 +234,7 @@ private:
     return std::string(findText(message, wire::tensor::kName));
   }
 
-  /// The output of a Constant node; "" of another one.
+  /// The output of a Constant node; "" for other nodes.
   std::string findConstant(std::string_view message) const {
     std::string_view domain = findText(message, node::kDomain);
     if (findText(message, node::kOpType) != "Constant" || !(domain.empty() || domain == "ai.onnx"))
@@ -250,7 +250,7 @@ private:
   // Tensors
   //===--------------------------------------------------------------------===//
 
-  /// `weight` is the tensor's name in the main graph, or "".
+  /// `weight` is the tensor's name if it is a weight of the main graph, else "".
   bool rewriteTensor(std::string_view message, Pieces &out, const std::string &weight) {
     auto found = weight.empty() ? weights.end() : weights.find(weight);
     const HostArray *value = found == weights.end() ? nullptr : &found->second;
@@ -268,7 +268,7 @@ private:
     MessageReader reader = read(message);
     while (std::optional<Field> field = reader.next()) {
       bool isPayload = wire::tensor::isPayload(field->number);
-      if (isPayload && !isPlaced) // the first of them; the others go
+      if (isPayload && !isPlaced) // replaces the first; the others are dropped
         addField(out, wire::tensor::kRawData, values);
       isPlaced |= isPayload;
       bool isPlace = field->number == wire::tensor::kExternalData ||
@@ -289,7 +289,7 @@ private:
     std::optional<uint64_t> bytes;
   };
 
-  /// Where a tensor's external data lies; nothing for a tensor without.
+  /// The location of a tensor's external data; nothing if it has none.
   std::optional<External> findExternal(std::string_view message) const {
     External tensor;
     bool isExternal = false;
@@ -331,14 +331,14 @@ private:
     tensor.file = from.file;
     tensor.offset = from.offset;
     if (auto scanned = tensors.find(weight); scanned != tensors.end())
-      tensor.bytes = scanned->second.bytes; // by its shape, where the model gives no length
+      tensor.bytes = scanned->second.bytes; // by its shape: the model may omit the length
     else if (from.bytes)
       tensor.bytes = *from.bytes;
     else
       throw refuse(name + ": external data of '" + tensor.name +
                    "' has no length; save the model with the lengths of its external data");
     auto known = files.find(tensor.file);
-    if (known == files.end()) // values that tensors share are told by their place in memory
+    if (known == files.end()) // map each file once: shared values are recognised by their address
       known = files.emplace(tensor.file, model.open(tensor)).first;
     OnnxFile::requireHolds(*known->second, tensor);
     std::span<const std::byte> bytes =
@@ -346,10 +346,10 @@ private:
     return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};
   }
 
-  /// Puts values into the new file of external data and says where.
+  /// Appends values to the new file of external data and writes their location to `out`.
   void placeOutside(std::string_view values, Pieces &out) {
     hasExternal = true;
-    // Values that several tensors share stay shared.
+    // Tensors that share values keep sharing them.
     auto [place, isNew] = placed.try_emplace({values.data(), values.size()}, 0);
     if (isNew) {
       static constexpr uint64_t alignment = 64;
@@ -380,7 +380,7 @@ private:
   std::deque<std::string> owned;
   std::map<std::string, std::shared_ptr<const MappedFile>> files; // of external data, by location
   Pieces data;
-  std::map<std::pair<const char *, size_t>, uint64_t> placed; // values to their offset in `data`
+  std::map<std::pair<const char *, size_t>, uint64_t> placed; // (address, size) -> offset in `data`
   bool hasExternal = false;
   unsigned depth = 0;
 };
@@ -400,7 +400,7 @@ static void requireWritten(const fs::path &path, const std::string &reason) {
     throw refuse(path.string() + " cannot be written: " + reason);
 }
 
-/// Throws where `path` is, by whatever name, one of the files that the model consists of.
+/// Throws if `path` is one of the model's own files, under any name.
 static void requireElsewhere(const fs::path &path, const std::set<fs::path> &sources) {
   std::error_code error;
   for (const fs::path &source : sources)
@@ -429,8 +429,8 @@ RewrittenModel gridloom::rt::rewriteModel(const fs::path &path,
     requireWritten(dataPath, newData.write(rewriter.getData().getParts()));
   }
   requireWritten(output, newModel.write(pieces.getParts()));
-  rewriter.requireUnchanged(); // or what was written may be of two versions
+  rewriter.requireUnchanged(); // else the output may mix two versions
   requireWritten(dataPath, newData.commit());
-  requireWritten(output, newModel.commit()); // when what it names is there
+  requireWritten(output, newModel.commit()); // after the data file that it refers to
   return result;
 }

@@ -33,7 +33,7 @@ using namespace wire;
 // Tensors
 //===----------------------------------------------------------------------===//
 
-/// The DataType of a TensorProto.DataType.
+/// Converts a TensorProto.DataType; nothing for other types.
 std::optional<DataType> getDataType(uint64_t onnxType) {
   switch (onnxType) {
   case 1:
@@ -75,7 +75,7 @@ std::optional<DataType> getDataType(uint64_t onnxType) {
   }
 }
 
-/// The packed numbers of a TensorProto.DataType.
+/// The packed type of a TensorProto.DataType; nothing for other types.
 std::optional<PackedNumbers> getPackedNumbers(uint64_t onnxType) {
   switch (onnxType) {
   case 21:
@@ -93,7 +93,7 @@ std::optional<PackedNumbers> getPackedNumbers(uint64_t onnxType) {
   }
 }
 
-/// The typed field in which a TensorProto without raw_data keeps values of `type`.
+/// The field that holds values of `type` in a TensorProto without raw_data.
 uint32_t getTypedField(DataType type) {
   switch (type) {
   case DataType::F32:
@@ -117,7 +117,7 @@ std::string shapeToString(const std::vector<int64_t> &shape) {
   return text + "]";
 }
 
-/// Elements of a shape whose product is known not to overflow.
+/// The number of elements; the caller has checked that it does not overflow.
 uint64_t countElements(const std::vector<int64_t> &shape) {
   uint64_t count = 1;
   for (int64_t dim : shape)
@@ -131,7 +131,7 @@ public:
       : file(std::move(mapped)), name(file->getPath().string()) {
     if (getBytes().empty())
       fail(name + " is empty");
-    file->readAhead(false); // weights are passed over
+    file->readAhead(false); // weights are skipped
   }
   Scanner(const Scanner &) = delete;
   Scanner &operator=(const Scanner &) = delete;
@@ -211,7 +211,7 @@ private:
     }
   }
 
-  /// The tensor of an attribute called `value`; no data if it is another attribute.
+  /// The tensor of an attribute called `value`; null data for other attributes.
   std::string_view findValue(std::string_view message) {
     std::string_view attributeName, tensor;
     MessageReader reader = read(message);
@@ -337,7 +337,7 @@ private:
     return tensor;
   }
 
-  /// Gives a tensor of `count` packed numbers the shape of its bytes; returns how many there are.
+  /// Sets the shape to that of the bytes of `count` packed numbers; returns the number of bytes.
   static uint64_t pack(OnnxTensor &tensor, uint64_t count) {
     tensor.packed->shape = tensor.shape;
     int64_t perByte = 8 / tensor.packed->bits;
@@ -349,7 +349,7 @@ private:
     return bytes;
   }
 
-  /// Places the values of a tensor that has them in its typed field.
+  /// Locates the values of a tensor that stores them in its typed field.
   void scanTyped(std::string_view message, OnnxTensor &tensor) {
     uint32_t wanted = getTypedField(tensor.type);
     unsigned count = 0;
@@ -405,8 +405,8 @@ private:
       const char *bytes = static_cast<const char *>(value);
       data.insert(data.end(), bytes, bytes + width);
     };
-    // Varints of narrow types hold the value or, of 16-bit floats, the bits: the low bytes either
-    // way.
+    // Varints of narrow types hold the value or, for 16-bit floats, the bits; either way the low
+    // bytes.
     auto appendInteger = [&](uint64_t value) {
       if (tensor.type == DataType::Bool)
         value = value != 0;
@@ -439,10 +439,10 @@ private:
 
   using Copier = void (Scanner::*)(std::string_view, std::string &);
 
-  /// Copies a message, sending the submessages that `choose` names through their copier.
+  /// Copies a message; `choose` maps a field number to the copier of its submessage, or null.
   template <typename Choose>
   void copyMessage(std::string_view message, std::string &out, Choose choose) {
-    // Subgraphs nest; nothing real comes near this.
+    // Bounds the recursion; real models nest far less.
     if (depth > 64)
       fail(name + " nests subgraphs too deeply");
     ++depth;
@@ -516,13 +516,13 @@ private:
     });
   }
   void copyTensor(std::string_view message, std::string &out) {
-    // Values may come in many small fields, so it is their sum that counts.
+    // Values may be spread over many small fields: compare their total size.
     uint64_t payload = 0;
     MessageReader sizes = read(message);
     while (auto field = sizes.next())
       if (tensor::isPayload(field->number))
         payload += field->whole.size();
-    // Subgraphs and functions have small constants of their own, which nothing else would find.
+    // scan does not find constants of subgraphs and functions, so keep small ones here.
     uint64_t limit = nested > 0 ? std::max(threshold, kNestedThreshold) : threshold;
     MessageReader reader = read(message);
     while (auto field = reader.next())
@@ -551,12 +551,12 @@ OnnxFile::OnnxFile(const std::filesystem::path &path) {
   try {
     file = MappedFile::open(path);
   } catch (const Error &error) {
-    fail(error.what()); // the caller named it, no plan
+    fail(error.what()); // as InvalidArgument: the caller named the file
   }
 }
 OnnxFile::OnnxFile(std::shared_ptr<const MappedFile> file) : file(std::move(file)) {}
 
-/// Results and errors are worthless if the file changed meanwhile.
+/// Reports a change of the file rather than a result or error that came of it.
 template <typename Work> static auto whileUnchanged(const MappedFile &file, Work work) {
   try {
     auto result = work();
@@ -581,7 +581,7 @@ std::shared_ptr<const MappedFile> OnnxFile::open(const OnnxTensor &tensor) const
   if (!tensor.file.empty()) {
     std::string what = "external data of '" + tensor.name + "' is in '" + tensor.file + "'";
     std::filesystem::path relative = tensor.file;
-    // A name with a zero byte would be cut short by the system.
+    // The system would cut a name off at a zero byte.
     if (relative.is_absolute() || tensor.file.find('\0') != std::string::npos)
       fail(what + ", which is not a path inside the model's folder");
     for (const std::filesystem::path &part : relative)

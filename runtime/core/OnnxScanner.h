@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Walks the protobuf wire format itself: a protobuf library would copy every weight into memory.
-// The file is mapped and only tags and lengths are touched, so a 100 GB model takes memory in
-// proportion to its graph. Nothing in the file is trusted.
+// Reads the protobuf wire format directly: a protobuf library would copy every weight into memory.
+// The file is mapped and only tags and lengths are read, so memory is in proportion to the graph,
+// even for a 100 GB model. The file's contents are untrusted.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_CORE_ONNXSCANNER_H
@@ -25,7 +25,7 @@
 
 namespace gridloom::rt {
 
-/// Numbers of 2 or 4 bits, several to a byte, the first in its lowest bits.
+/// Numbers of 2 or 4 bits, several in a byte, the first in the lowest bits.
 struct PackedNumbers {
   /// i4, u4, i2, u2, f4e2m1
   std::string_view name;
@@ -38,25 +38,25 @@ struct PackedNumbers {
 
 /// An initializer of the main graph, or the tensor of one of its Constant nodes.
 struct OnnxTensor {
-  /// The initializer's name; of a Constant node, its output's.
+  /// The initializer's name, or that of the Constant node's output.
   std::string name;
   DataType type = DataType::F32;
   std::vector<int64_t> shape;
   /// The file with external data as the model names it, relative to the model's folder; empty for
   /// the model file itself.
   std::string file;
-  /// The offset of the values, row-major and little-endian. If not `inPlace`, the offset of the
-  /// TensorProto whose values are stored as varints or in pieces: OnnxFile::read decodes those.
+  /// The offset of the values, row-major and little-endian; if not `inPlace`, of the TensorProto,
+  /// whose values are varints or in pieces and are decoded by OnnxFile::read.
   uint64_t offset = 0;
   uint64_t bytes = 0;
   bool inPlace = true;
   bool isInitializer = true;
-  /// The numbers that the bytes hold, if they are not of a DataType: then `type` is U8 and `shape`
-  /// that of the bytes, whose last dimension is the numbers' where rows are whole bytes, and the
-  /// only one otherwise.
+  /// Set for numbers smaller than a byte. Then `type` is U8 and `shape` that of the bytes: the
+  /// numbers' shape with a shorter last dimension if each row fills whole bytes, else one
+  /// dimension.
   std::optional<PackedNumbers> packed;
 
-  /// The name of the numbers' type, and their shape.
+  /// The type's name and the shape, of the packed numbers if there are any.
   std::string_view getTypeName() const { return packed ? packed->name : nameOf(type); }
   const std::vector<int64_t> &getNumberShape() const { return packed ? packed->shape : shape; }
 
@@ -64,8 +64,8 @@ struct OnnxTensor {
   uint64_t getSize() const;
 };
 
-/// A model file, opened once: what is found in it is all of one version. Throws Error when it is
-/// changed while it is read.
+/// A model file, opened once, so that all results are of one version. Throws Error if it changes
+/// while it is read.
 class OnnxFile {
 public:
   /// Throws Error when the file cannot be opened.
@@ -75,7 +75,7 @@ public:
   const MappedFile &getFile() const { return *file; }
 
   /// Finds the tensors in file order, without reading their values. Tensors of types that are
-  /// neither a DataType nor packed (strings, complex numbers, ...) are left out. Throws Error when
+  /// neither a DataType nor packed (strings, complex numbers, ...) are skipped. Throws Error when
   /// the file is malformed, a tensor's size does not match its shape, or a name appears twice.
   /// External files are not opened.
   std::vector<OnnxTensor> scan() const;
@@ -85,11 +85,11 @@ public:
   /// Throws Error when the file is malformed.
   std::string readWithoutWeights(uint64_t threshold = 1024) const;
 
-  /// The file that `tensor` is in, which is large enough to hold it. External data must lie inside
-  /// the model's folder: absolute paths, `..` and links that lead out are refused. Throws Error.
+  /// Opens the file that holds `tensor` and checks its size. External data must be inside the
+  /// model's folder: absolute paths, `..` and links that lead out are refused. Throws Error.
   std::shared_ptr<const MappedFile> open(const OnnxTensor &tensor) const;
 
-  /// Throws Error unless `holder`, the file that `tensor` is in, is large enough to hold it.
+  /// Throws Error unless `holder`, the file of `tensor`, is large enough to hold it.
   static void requireHolds(const MappedFile &holder, const OnnxTensor &tensor);
 
   /// The values of `tensor`: getSize() bytes, row-major, little-endian; Bool is a byte, 0 or 1.

@@ -1,4 +1,4 @@
-//===- OnnxWire.cpp - ONNX files as fields of messages --------------------===//
+//===- OnnxWire.cpp - protobuf fields of ONNX files -----------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

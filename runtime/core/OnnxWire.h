@@ -1,11 +1,11 @@
-//===- OnnxWire.h - ONNX files as fields of messages ------------*- C++ -*-===//
+//===- OnnxWire.h - protobuf fields of ONNX files ---------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// The protobuf wire format, read without copying: what OnnxScanner.cpp finds weights with and
-// OnnxRewriter.cpp replaces them with. Nothing in the file is trusted.
+// Reads the protobuf wire format without copying: OnnxScanner.cpp finds weights with it,
+// OnnxRewriter.cpp replaces them. The file's contents are untrusted.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_CORE_ONNXWIRE_H
@@ -38,7 +38,7 @@ public:
   MessageReader(std::string_view message, std::string_view file, const std::string &fileName)
       : message(message), file(file), fileName(fileName) {}
 
-  /// The next field; nothing after the last.
+  /// The next field; nothing at the end.
   std::optional<Field> next();
   uint64_t readVarint();
   bool isAtEnd() const { return at == message.size(); }
@@ -52,10 +52,10 @@ private:
   size_t at = 0;
 };
 
-/// Tag and length of a field of `bytes`.
+/// The tag and length of a length-delimited field of `bytes` bytes.
 std::string makeHeader(uint32_t field, uint64_t bytes);
 
-// Field numbers of onnx.proto that are looked at.
+// Field numbers of onnx.proto.
 namespace model {
 enum { kGraph = 7, kFunctions = 25 };
 } // namespace model

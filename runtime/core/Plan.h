@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The format is docs/plan-format.md. A Plan is whole and checked: checksums, and every bound that
-// can be checked without running anything.
+// The format is docs/plan-format.md. A loaded Plan is complete and verified: checksums, and every
+// bound that can be checked without running anything.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_CORE_PLAN_H
@@ -33,16 +33,16 @@ namespace gridloom::rt {
 
 class DeviceKind;
 
-/// A dimension that an input indexes: `first` to `last` is added to it, and the sums index a
-/// dimension of `size` at an ONNX node.
+/// The use of an input as indices at ONNX node `node`: offsets `first` to `last` are added to its
+/// values, and the sums index a dimension of `size`.
 struct IndexUse {
   std::string node;
   int64_t size = 0, first = 0, last = 0;
 };
 
-/// A loss that takes an input as labels: class indices from 0, or what rows are ignored by.
+/// A loss whose labels are an input: class indices from 0, or `ignored` for rows that do not count.
 struct LabelUse {
-  std::string loss; // as --loss has it
+  std::string loss; // as given to --loss
   int64_t classes = 0;
   std::optional<int64_t> ignored;
 };
@@ -53,7 +53,7 @@ struct Argument {
   DataType type = DataType::F32;
   std::vector<int64_t> shape;
   std::vector<std::string> dimNames; // "" where a dimension has no name
-  std::vector<int> stages;           // that take it (inputs) or make it (outputs)
+  std::vector<int> stages;           // that take (inputs) or produce (outputs) it
   std::optional<IndexUse> indices;   // of an input that is used as indices
   std::vector<LabelUse> labels;      // of an input that losses take as labels
   /// "x f32 [8, 4]".
@@ -73,12 +73,12 @@ struct EntrySpecialisation {
 struct Entry {
   std::string name;
   std::vector<EntrySpecialisation> specialisations;
-  /// Why no specialisation takes an input of this shape, by a dimension that has one size in all;
-  /// empty where each dimension has its size in some.
+  /// Names a dimension for which no specialisation has the size in `shape`; empty if each dimension
+  /// has its size in some specialisation.
   std::string findMisfit(const std::string &input, const std::vector<int64_t> &shape) const;
 };
 
-/// A tensor of the model that some stage reads. `file` is relative to the model's folder; empty is
+/// A tensor of the model that some stage reads. `file` is relative to the model's folder; empty:
 /// the model file.
 struct WeightInfo {
   std::string name;
@@ -100,30 +100,29 @@ struct ModelInfo {
   std::map<std::string, std::string> data;
 };
 
-/// An input that losses and metrics compare with. Rows of the label `ignored` count for nothing in
-/// any of them.
+/// An input that losses and metrics compare with. They skip rows with the label `ignored`.
 struct TrainingTarget {
   std::string name;
   std::optional<int64_t> ignored;
 };
 
-/// What a plan made by `compile --train` was told.
+/// The training options that a plan was compiled with (`compile --train`).
 struct TrainingInfo {
-  double learningRate = 0;         // where `train` is given none
+  double learningRate = 0;         // the default for `train`
   std::vector<std::string> losses; // as on the command line
   std::string optimizer;
-  /// Outputs that `loss` is the sum of, where there are several losses, each a mean over what the
-  /// output NAME.count says; else empty.
+  /// The outputs that `loss` is the sum of if there are several losses, each a mean over the count
+  /// in output NAME.count; else empty.
   std::vector<std::string> terms;
-  /// Of a plan whose loss has a scale: what it does not fall below.
+  /// The lower limit of the loss scale; set if the plan has one.
   std::optional<double> leastLossScale;
   std::vector<TrainingTarget> targets;
-  /// Null where it is none.
+  /// Null if `input` is no target.
   const TrainingTarget *findTarget(const std::string &input) const;
 };
 
 struct PlanOptions {
-  /// Refuse a plan whose CPU level this machine lacks. Tools that only look turn it off.
+  /// Refuse a plan whose CPU level this machine lacks. Off for tools that only inspect plans.
   bool requireTarget = true;
 };
 
@@ -161,7 +160,7 @@ public:
   const WeightInfo *findWeight(const std::string &name) const;
   /// Whether some stage keeps a state of this name from call to call.
   bool hasState(const std::string &name) const;
-  /// Whether some state begins with numbers drawn from a seed.
+  /// Whether some state is initialised with random numbers.
   bool drawsStates() const;
   /// Absent for plans that do not train.
   const std::optional<TrainingInfo> &getTraining() const { return training; }
@@ -197,8 +196,8 @@ private:
   std::map<std::string, std::vector<std::byte>> kernels; // by library
 };
 
-/// Why Plan::load refuses the plan in `folder`, in its words; empty for a plan that loads. For
-/// callers without exceptions.
+/// The error of Plan::load for the plan in `folder`; empty if it loads. For callers without
+/// exceptions.
 std::string findPlanFault(const std::filesystem::path &folder, const PlanOptions &options = {});
 
 } // namespace gridloom::rt

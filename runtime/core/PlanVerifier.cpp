@@ -21,7 +21,7 @@ using namespace gridloom::rt;
 
 namespace {
 
-/// Checks what belongs to a stage as a whole; programs are ProgramVerifier's.
+/// Checks the stage's tables; ProgramVerifier checks its programs.
 class StageVerifier {
 public:
   StageVerifier(const Plan &plan, int index, const std::string &file)
@@ -53,7 +53,7 @@ private:
   const schema::Stage &stage;
   int index;
   const std::string &file;
-  /// Tensors a weight can be cut from: type and global shape.
+  /// Derived tensors that weights can be shards of: type and global shape.
   struct Source {
     DataType type;
     std::vector<int64_t> shape;
@@ -78,7 +78,7 @@ void StageVerifier::verify() {
     verifyStates();
     verifyEntries();
   } catch (const Error &error) {
-    // Shards, meshes and shapes do not know in which file they are.
+    // Errors of shards, meshes and shapes do not name the file yet.
     std::string message = error.what();
     if (message.starts_with(file))
       throw;
@@ -156,7 +156,7 @@ void StageVerifier::verifyWeights() {
   }
 }
 
-/// What a state is drawn as can be drawn.
+/// Checks the distribution that a state is drawn from.
 void StageVerifier::verifyDraw(const schema::State &state, DataType type,
                                const std::string &what) const {
   const schema::Draw &draw = state.draw();
@@ -280,7 +280,7 @@ void gridloom::rt::verifyStage(const Plan &plan, int stage, const std::string &f
 
 namespace {
 
-/// One side of the transfers of a channel: how many, of how much.
+/// The transfers of a channel as one side has them.
 struct Transfer {
   std::vector<std::pair<int, uint64_t>> tensors; // type, elements
   uint64_t count = 0;

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A program relies on these checks: every index names something, every buffer lies inside its
-// space, every access of a library call inside its buffer, and every size fits its counterpart.
-// Accesses of kernels cannot be checked.
+// Programs run without further checks, so these hold for a verified one: every index is valid,
+// every buffer is inside its space, every access of a library call is inside its buffer, and sizes
+// match. Accesses by kernels cannot be checked.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_CORE_PLANVERIFIER_H
@@ -22,7 +22,7 @@ class Plan;
 /// that starts with `file`.
 void verifyStage(const Plan &plan, int stage, const std::string &file);
 
-/// Checks that what stages send is what their peers receive.
+/// Checks that stages' sends match their peers' receives.
 void verifyTransfers(const Plan &plan, const std::string &file);
 
 } // namespace gridloom::rt

@@ -27,18 +27,18 @@ using StreamTable = std::map<std::string, std::unique_ptr<Stream>>;
 std::vector<std::unique_ptr<Kernel>> loadKernels(const Plan &plan, const schema::Stage &stage,
                                                  Device &device);
 
-/// The environment of a program; all of it outlives the program.
+/// The environment of a program; everything that it refers to must outlive the program.
 struct ProgramContext {
   const Plan &plan;
   const schema::Stage &stage;
   int rank;
   Device &device;
   const std::vector<std::unique_ptr<Kernel>> &kernels;
-  const Communicators *communicators; // null: no group in the program has two members
+  const Communicators *communicators; // null: every group has one member
   StreamTable &streams;
   bool serialize = false;
-  bool named = false; // steps' times come with what the steps are called
-  /// Throws when the job has ended; asked in each turn of a loop, which may never communicate.
+  bool named = false; // put the steps' names into trace events
+  /// Throws if the job was aborted; called in each iteration of loops, which may not communicate.
   std::function<void()> checkJob = {};
 };
 
@@ -49,41 +49,42 @@ struct ProgramMemory {
   std::function<const void *(uint32_t)> weight, state, input, output;
 };
 
-/// One verified program, resolved: libraries asked, communicators found, constants in place.
+/// One verified program with its library calls planned, communicators found and constants on the
+/// device.
 class Program {
 public:
   Program(const ProgramContext &context, const schema::Specialisation &program);
   ~Program();
 
-  /// Submits everything and waits for it. Steps' times go to `events`. Throws the first
+  /// Submits all steps and waits for them. Adds the steps' times to `events`. Throws the first
   /// error; work may then still be pending until `drain`.
   void run(const ProgramMemory &memory, std::vector<TraceEvent> &events);
-  /// Waits for all streams, whatever they throw.
+  /// Waits for all streams and ignores their errors.
   void drain();
 
-  /// Captures all steps as graphs, one for each stretch between conditions: run submits those from
-  /// now on. Nothing runs. Throws what the device or a communicator refuses; the program runs step
-  /// by step then, as before. Collective where a step is, as run is.
+  /// Captures all steps as graphs, one for each stretch between conditions, without running them;
+  /// later runs submit the graphs. Throws if the device or a communicator refuses; runs then remain
+  /// step by step. Collective if the steps are.
   void capture(const ProgramMemory &memory);
-  /// Has run submit steps again: before what they read or write lies elsewhere.
+  /// Makes run submit step by step again. Call it before the memory that steps use moves.
   void dropGraphs() {
     graphs.clear();
     isCaptured = false;
   }
-  /// Weights lie elsewhere from now on, or have other values.
+  /// Call it when weights have moved or have new values.
   void forgetWeights() {
-    dropGraphs(); // they hold addresses
+    dropGraphs(); // graphs contain addresses
     for (auto &[step, call] : calls)
       call->forgetWeights();
   }
   bool hasGraphs() const { return isCaptured; }
-  /// Whether libraries may hold weights in an order of their own once it ran: true if it calls any.
+  /// Whether libraries may have made packed copies of weights after a run: true if it calls any.
   bool packsWeights() const { return !calls.empty(); }
 
-  /// From the start of the last run's first step to the end of its last, as the device saw it.
+  /// The time from the first step's start to the last step's end in the last run, on the device.
   struct Span {
     int64_t begin = 0, end = 0; // ns of the monotonic clock
-    int64_t graphs = 0;         // that were launched; 0: the steps one by one
+    int64_t graphs = 0;         // graphs launched; 0: it ran step by step
   };
   const Span &getSpan() const { return span; }
   const schema::Specialisation &getSchema() const { return program; }
@@ -95,23 +96,24 @@ private:
     const schema::Step *step;
     int64_t iteration;
     int64_t begin = 0, end = 0;
-    uint32_t mark = 0; // of the stream, once the step is done
+    uint32_t mark = 0; // recorded in the stream after the step
   };
 
-  /// The communicator of a group, whose members are in the order of their ranks. Where the group's
-  /// axes are not in the mesh's order its parts are, and `places` says where member i's part is.
+  /// The communicator of a group. Its members are ordered by rank, while the group's parts are
+  /// ordered by its axes; `places` maps member i to its part where the two differ.
   struct PreparedGroup {
     Communicator *members = nullptr;        // null: this rank alone
-    std::vector<size_t> places;             // empty: part i is member i's
+    std::vector<size_t> places;             // empty: part i belongs to member i
     std::unique_ptr<Memory> sent, received; // parts in the members' order
     int getMember(int64_t place) const;
   };
 
-  /// The times of captured work, where a graph can take any: of each collective, and of each
-  /// stretch of other steps between two waits or records. Written by whoever runs the stream.
+  /// The times of captured work on devices whose graphs can take times: one for each collective and
+  /// for each stretch of other steps between two waits or records. Written by the threads that run
+  /// the stream's work.
   struct StretchTimes {
-    bool isOpen = false;     // in the capture
-    std::vector<Timed> done; // in the last run; a loop's in each of its turns
+    bool isOpen = false;     // while capturing
+    std::vector<Timed> done; // in the last run; once per iteration of a loop
   };
 
   void prepareConstants();
@@ -169,16 +171,16 @@ private:
   std::map<const schema::Step *, std::unique_ptr<Memory>> products;
   std::map<const schema::Step *, std::unique_ptr<LibraryPlan>> calls; // to other libraries
   std::map<const schema::Step *, PreparedGroup> groups;
-  std::vector<std::vector<std::unique_ptr<Event>>> events; // by id, as many as it may lag and one
+  std::vector<std::vector<std::unique_ptr<Event>>> events; // by id: maximum lag + 1 each
   std::vector<uint32_t> maxLag;
-  std::set<const schema::Control *> guards;     // loops and branches with communication inside
+  std::set<const schema::Control *> guards;     // loops and branches that communicate
   std::vector<std::unique_ptr<Event>> meetings; // by stream
   std::unique_ptr<Memory> conditionScratch;
   std::unique_ptr<Stream> conditionStream;
   std::deque<Timed> timeline;
   std::vector<StretchTimes> stretches; // by stream; empty where graphs take no times
   Mode mode = Mode::Plain;
-  /// By a segment's first control and its iteration; all are submitted to one stream.
+  /// Key: a segment's first control, and the iteration. All graphs are submitted to one stream.
   std::map<std::pair<const schema::Control *, int64_t>, std::unique_ptr<WorkGraph>> graphs;
   bool isCaptured = false;
   std::vector<void *> capturedBases;

@@ -136,7 +136,8 @@ void ProgramVerifier::verifyBuffer(const schema::Buffer &buffer, size_t index) {
     fail(name + " at byte " + std::to_string(buffer.offset()) + " of " +
          std::to_string(buffer.bytes()) + " bytes splits elements of " +
          std::to_string(elementBytes));
-  // Memory that the compiler places may begin anywhere; of other memory a part has no slots.
+  // Slots may start at any offset of memory that the compiler places; in other spaces only a whole
+  // buffer has slots.
   bool isPlaced = buffer.space() == schema::ARENA || buffer.space() == schema::REGISTERED;
   if (getSlots(buffer) > 1 && buffer.offset() && !isPlaced)
     fail(name + " is a part from byte " + std::to_string(buffer.offset()) + " on and has " +
@@ -253,7 +254,7 @@ const schema::Buffer &ProgramVerifier::getWritable(uint32_t index, const std::st
   case schema::OUTPUT:
     return buffer;
   default:
-    // Weights are shared between ranks, inputs are the caller's.
+    // Weights are shared between ranks, inputs belong to the caller.
     fail(name + " writes buffer " + std::to_string(index) + ", which is read-only");
   }
 }
@@ -280,7 +281,7 @@ void ProgramVerifier::verifyLaunch(const schema::Launch &launch, const std::stri
     getWritable(index, name);
 }
 
-/// All elements that sizes and strides reach must lie in one slot of the buffer.
+/// All elements that sizes and strides reach must be inside one slot of the buffer.
 void ProgramVerifier::verifyOperand(const std::vector<int64_t> &extents,
                                     const google::protobuf::RepeatedField<int64_t> &strides,
                                     uint32_t index, const std::string &name) {
@@ -411,7 +412,7 @@ void ProgramVerifier::verifyGroup(const schema::Group &group, const std::string 
   verifyCollective(group, plan.getMesh().getSize(axes), name);
 }
 
-/// Ranks agree on the order of a communicator's calls because one stream has them all.
+/// All calls of a communicator must be on one stream, which gives them the same order on all ranks.
 void ProgramVerifier::verifyGroupStream(const schema::Step &step, const std::string &name) {
   const schema::Group &group = step.group();
   bool transfers = group.kind() == schema::Group::SEND || group.kind() == schema::Group::RECV;

@@ -51,7 +51,7 @@ private:
   void verifyTypes(const schema::Library &call, schema::DataType type, const std::string &name);
   void verifyWorkspace(uint64_t limit, const std::string &name);
   void verifyWindow(const schema::Convolution &convolution, const std::string &name) const;
-  /// No two elements of an output share a place.
+  /// Fails if two elements of an output are written to the same place.
   void verifyDistinct(const std::vector<int64_t> &sizes,
                       const google::protobuf::RepeatedField<int64_t> &strides,
                       const std::string &name) const;
@@ -81,7 +81,8 @@ private:
   std::vector<uint64_t> elements; // of each buffer's shape
   uint64_t arenaBytes = 0, registeredBytes = 0;
   std::vector<schema::Stream::Kind> streams;
-  /// The stream of each communicator: by kind and peer stage of transfers, axes of others.
+  /// The stream of each communicator. Key: kind and peer stage of a transfer, or axes of a
+  /// collective.
   std::map<std::tuple<int, uint32_t, std::vector<std::string>>, uint32_t> groupStreams;
   uint32_t numEvents = 0;
   bool isDerived = false;

@@ -26,17 +26,17 @@ struct SafeTensor {
   uint64_t offset, bytes; // in the file
 };
 
-/// Reads the header of a .safetensors file. Tensors of types that are not a DataType are left out.
-/// Throws InvalidPlan, with a line that starts with `file`, when it is malformed or a
-/// tensor lies outside the file or has other bytes than its shape needs.
+/// Reads the header of a .safetensors file. Tensors of other types than DataType are skipped.
+/// Throws InvalidPlan, with a line that starts with `file`, when it is malformed or a tensor is
+/// outside the file or its size does not match its shape.
 std::vector<SafeTensor> readSafeTensors(std::span<const std::byte> contents,
                                         const std::string &file);
 
-/// What a .safetensors file begins with, and the data that follows, which is the arrays' own.
+/// A .safetensors file as its header and the data that follows, which points into the arrays.
 struct SafeTensorsParts {
   std::string header;
   std::vector<std::string_view> data;
-  /// The whole file's parts. They live as long as this and the arrays.
+  /// Header and data in file order. Valid as long as this and the arrays.
   std::vector<std::string_view> getAll() const;
   size_t getNumBytes() const; ///< of the whole file
 };

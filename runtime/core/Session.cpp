@@ -39,7 +39,7 @@ Session::Impl::Impl(std::shared_ptr<const Plan> givenPlan, Device &device, Trans
   try {
     start();
   } catch (...) {
-    device.setErrorHandler({}); // it names the transport, which may go before the device
+    device.setErrorHandler({}); // it uses the transport, which may be destroyed first
     throw;
   }
 }
@@ -64,7 +64,7 @@ void Session::Impl::start() {
   agreeOnGraphs();
 }
 
-/// A text of each rank, in rank order, of at most so many characters.
+/// Each rank's text in rank order, cut to 255 bytes.
 std::vector<std::string> Session::Impl::exchangeTexts(const std::string &mine) {
   if (!control)
     return {mine};
@@ -77,8 +77,8 @@ std::vector<std::string> Session::Impl::exchangeTexts(const std::string &mine) {
   return texts;
 }
 
-/// Measured choices are taken by all ranks or by none: replicas that different algorithms compute
-/// would differ in their last bits.
+/// All ranks use measured algorithms, or none do: replicas computed by different algorithms would
+/// differ in their last bits.
 void Session::Impl::openTuning() {
   std::string name = device.getTuningName();
   if (name.empty()) {
@@ -108,7 +108,7 @@ void Session::Impl::openTuning() {
   device.setTuning(tuning);
 }
 
-/// Measurements of all ranks go into rank 0's file.
+/// Rank 0 saves the measurements of all ranks in its file.
 void Session::Impl::closeTuning() {
   if (!tuning || !options.autotune)
     return;
@@ -127,8 +127,7 @@ void Session::Impl::closeTuning() {
            " library calls; the best algorithms are used from the next load on");
 }
 
-/// Ranks that launch graphs and ranks that launch steps could wait for each other in a circle, so
-/// all do the one or all the other.
+/// If some ranks launched graphs and others single steps, they could deadlock: all do the same.
 void Session::Impl::agreeOnGraphs() {
   std::string obstacle;
   if (!options.graphs)
@@ -147,19 +146,19 @@ void Session::Impl::agreeOnGraphs() {
   usesGraphs = true;
   for (size_t other = 0; other < obstacles.size() && usesGraphs; ++other) {
     usesGraphs = obstacles[other].empty();
-    if (!usesGraphs && !device.hasHostMemory()) // a CPU does not save much by them
+    if (!usesGraphs && !device.hasHostMemory()) // graphs save little on a CPU
       remark("no graphs: " + obstacles[other] +
              (other == 0 ? "" : " (rank " + std::to_string(other) + ")"));
   }
 }
 
-/// Captures a program that has run once, on all ranks or, where one cannot, on none.
+/// Captures a program that has run once, on all ranks, or on none if a rank cannot.
 void Session::Impl::capture(LoadedProgram &loaded, const ProgramMemory &memory) {
   std::string refusal;
   try {
     loaded.program->capture(memory);
   } catch (const Error &error) {
-    // Communication that failed is no refusal: nothing goes on without it.
+    // Failed communication is an error, not a refusal to capture.
     if (error.getCode() == ErrorCode::PeerFailed || error.getCode() == ErrorCode::DeadlineExceeded)
       throw;
     refusal = error.what();
@@ -183,7 +182,7 @@ static void drain(Stream &stream) {
 }
 
 Session::Impl::~Impl() {
-  if (hostStream) // copies into the memory of programs
+  if (hostStream) // its copies use memory of programs
     drain(*hostStream);
   programs.clear();
   for (auto &[name, stream] : streams)
@@ -207,7 +206,7 @@ void Session::Impl::requireEqualPlans() {
     }
 }
 
-/// Does something that may fail on this rank alone, and fails on all ranks if it fails on any.
+/// Does `work`, which may fail on this rank alone; if it fails on any rank, throws on all.
 void Session::Impl::agree(const std::string &what, const std::function<void()> &work) {
   agreeOnWeights(what, [&] {
     work();
@@ -215,11 +214,12 @@ void Session::Impl::agree(const std::string &what, const std::function<void()> &
   });
 }
 
-/// The same, where `work` returns the fingerprint of the weights it used: all ranks' must be equal.
+/// As agree, where `work` returns the fingerprint of the weights that it used, which must be equal
+/// on all ranks.
 void Session::Impl::agreeOnWeights(const std::string &what,
                                    const std::function<std::string()> &work) {
   std::exception_ptr failure;
-  std::array<char, 65> mine = {}; // whether it went well, and a SHA-256
+  std::array<char, 65> mine = {}; // success, and a SHA-256
   try {
     work().copy(mine.data() + 1, mine.size() - 1);
     mine[0] = 1;
@@ -262,7 +262,7 @@ static Draw toDraw(const schema::Draw &draw) {
   return {distribution, draw.first(), draw.second(), draw.seed(), draw.stream()};
 }
 
-/// Each element by its place in the whole tensor, which is never made.
+/// Draws elements by their index in the whole tensor, independently of the mesh.
 std::vector<std::byte> Session::Impl::drawState(const schema::State &state) const {
   Draw draw = toDraw(state.draw());
   draw.seed = options.initSeed.value_or(draw.seed);
@@ -278,7 +278,7 @@ std::vector<std::byte> Session::Impl::drawState(const schema::State &state) cons
   return local;
 }
 
-/// A state is small beside its gradients: its parts are cut by one thread.
+/// Cuts shards with one thread: states are small beside their gradients.
 void Session::Impl::resetState(const schema::State &state, void *to) {
   if (state.has_draw()) {
     copyIn(to, drawState(state));
@@ -314,14 +314,14 @@ void Session::Impl::zero(void *to, size_t bytes) {
   hostStream->synchronize();
 }
 
-/// The stream of copies between host and device.
+/// The stream for copies between host and device.
 Stream &Session::Impl::getHostStream() {
   if (!hostStream)
     hostStream = device.createStream(StreamKind::Copy, "host");
   return *hostStream;
 }
 
-/// Returns the fingerprint of the weights.
+/// Loads weights, kernels and states and allocates memory. Returns the weights' fingerprint.
 std::string Session::Impl::load() {
   const schema::Stage &stage = getStage();
   if (std::string line = device.checkTarget(plan->getTargetArch(), plan->getCudaVersion());
@@ -331,7 +331,7 @@ std::string Session::Impl::load() {
   if (transport)
     needs.communication = countCommunicators(*plan, rank) * transport->getCommunicatorBytes();
   if (options.cache && transport && transport->sharesDevice() && rank != 0)
-    needs.weights = 0; // the ranks of one GPU share those that are equal
+    needs.weights = 0; // the ranks of one GPU share equal shards
   requireMemory(*plan, rank, needs, device);
   std::shared_ptr<const WeightSource> opened =
       WeightSource::open(*plan, options.weights, options.verifyModel);
@@ -373,14 +373,14 @@ void Session::Impl::prepare() {
       loaded->entryIndex = e;
       loaded->index = s;
       loaded->program = std::make_unique<Program>(context, stage.entries(e).specialisations(s));
-      // At a first run the driver would stop for it while peers' communication may wait already.
+      // Not in the first run: the driver may block allocations while peers communicate.
       if (!device.hasHostMemory())
         reserveBindings(*loaded);
       programs.push_back(std::move(loaded));
     }
 }
 
-/// `from` has been read when this returns; the copy is done when hostStream is synchronised.
+/// Returns once `from` has been read; the copy is done when hostStream is synchronised.
 void Session::Impl::submitCopyIn(void *to, std::span<const std::byte> from) {
   device.copyIn(getHostStream(), to, from.data(), from.size());
 }
@@ -454,7 +454,7 @@ void Session::Impl::fillInputs(LoadedProgram &loaded) {
     hostStream->synchronize();
 }
 
-/// One error for whatever went wrong, and no peer left waiting.
+/// Turns any exception into one Error, after it has aborted the transport so that no peer waits.
 [[noreturn]] void Session::Impl::fail(const std::exception_ptr &cause, LoadedProgram *loaded) {
   ErrorCode code = ErrorCode::Internal;
   try {
@@ -491,7 +491,7 @@ void Session::Impl::checkJob() {
     std::lock_guard lock(abortMutex);
     throw Error(ErrorCode::PeerFailed, abortReason);
   }
-  // To ask peers costs more than many a turn of a loop.
+  // Asking peers may cost more than an iteration of the loop.
   auto now = std::chrono::steady_clock::now();
   if (!transport || now < nextPeerCheck)
     return;
@@ -501,7 +501,7 @@ void Session::Impl::checkJob() {
 
 RunStats Session::Impl::summarize(LoadedProgram &loaded, int64_t begin, int64_t end) {
   const Program::Span &span = loaded.program->getSpan();
-  // Inside a graph of a GPU nothing is timed: what its steps take is known from the run before.
+  // GPU graphs take no times: use the steps' times of the last run without graphs.
   if (span.graphs == 0 || !trace.empty())
     loaded.stepped = computeStats(trace, begin, end, plan->getNumStages() > 1);
   RunStats result = loaded.stepped;
@@ -531,10 +531,10 @@ RunStats Session::Impl::run(LoadedProgram &loaded) {
       capture(loaded, memory);
     int64_t begin = getMonotonicTime();
     loaded.program->run(memory, trace);
-    weights->requireUnchanged(); // or the outputs may be of two versions
+    weights->requireUnchanged(); // else the outputs may mix two versions
     stats = summarize(loaded, begin, getMonotonicTime());
-    // Libraries have made their own copies of weights; what is read again comes from the page
-    // cache.
+    // Libraries have made their own copies of weights; weights that are still read in place come
+    // back from the page cache.
     if (!loaded.warm && loaded.program->packsWeights())
       weights->dropPages();
     loaded.warm = true;
@@ -551,7 +551,8 @@ RunStats Session::Impl::run(LoadedProgram &loaded) {
 // Outputs
 //===----------------------------------------------------------------------===//
 
-/// The binding of an argument in the program that stage `number` runs for the same specialisation.
+/// The binding of an argument in stage `number`'s program for the same specialisation; null if
+/// there is none.
 const schema::Binding *Session::Impl::findBinding(const LoadedProgram &loaded, int number,
                                                   const std::string &name, bool output) const {
   const schema::Specialisation &program =

@@ -24,42 +24,43 @@
 namespace gridloom::rt {
 
 struct SessionOptions {
-  /// Weights to use instead of the model's (.onnx, .safetensors, or a checkpoint's folder); empty:
+  /// A file or checkpoint folder with other weights than the model's (.onnx, .safetensors); empty:
   /// the model's.
   std::filesystem::path weights;
-  /// Check the model file's SHA-256 also where it is large and older than the plan.
+  /// Check the model file's SHA-256 even if the file is large and older than the plan.
   bool verifyModel = false;
   /// Shared between the sessions of one process; may be null.
   std::shared_ptr<WeightCache> cache;
-  /// Keep every step's time for getTrace; figures of a run are kept always.
+  /// Keep every step's time for getTrace. RunStats are always available.
   bool trace = false;
-  /// Let communication overlap nothing: what overlap is measured against.
+  /// Do not overlap communication with computation: the baseline for measuring overlap.
   bool serialize = false;
-  /// Capture programs as graphs where the device and the transport can: from a program's second run
-  /// on, the first having made connections and loaded code. With `trace` there are none, since each
-  /// step is timed. The same on all ranks.
+  /// Capture programs as graphs in their second run, if the device and the transport can: the first
+  /// run makes connections and loads code. Not used with `trace`, which times each step. Must be
+  /// equal on all ranks.
   bool graphs = true;
-  /// The ranks are threads of one process. NCCL says that graphs of several GPUs of one process may
-  /// deadlock, so there are none unless the environment variable GRIDLOOM_IN_PROCESS_GRAPHS is 1.
+  /// The ranks are threads of one process. NCCL warns that graphs of several GPUs of one process
+  /// may deadlock: they are not used unless the environment variable GRIDLOOM_IN_PROCESS_GRAPHS is
+  /// 1.
   bool inProcess = false;
-  /// Measure which algorithms of the device's libraries are fastest, as far as the plan's folder
-  /// does not tell, and write it there for later sessions. The same on all ranks.
+  /// Measure the fastest algorithms of library calls that the plan's folder has no measurements
+  /// for, and save them there for later sessions. Must be equal on all ranks.
   bool autotune = false;
-  /// Gets what people should know, one line each. May be null.
+  /// Receives warnings, one line each. May be null.
   std::function<void(const std::string &line)> warn;
-  /// Gets remarks for people who ask for them, one line each: why there are no graphs. May be null.
+  /// Receives verbose remarks, one line each, such as why there are no graphs. May be null.
   std::function<void(const std::string &line)> remark;
-  /// Refuse a run whose inputs hold indices that are out of range. Without it such an index takes
-  /// what lies at the nearest one, or zeros. Inputs that are bound as shards are not looked at, nor
-  /// are indices that the program computes. The same on all ranks.
+  /// Refuse a run whose inputs hold indices that are out of range; otherwise such an index reads
+  /// the nearest element, or zeros. Inputs bound as shards and indices that the program computes
+  /// are not checked. Must be equal on all ranks.
   bool checkIndices = false;
-  /// The seed of states that the plan draws, in place of its own. The same on all ranks.
+  /// Replaces the plan's seed for states that it draws. Must be equal on all ranks.
   std::optional<uint64_t> initSeed = {};
-  /// Fill the padding of float inputs with NaN instead of zeros: what reads it shows.
+  /// Fill the padding of float inputs with NaN instead of zeros, to find code that reads it.
   bool poisonPadding = false;
 };
 
-/// A part of an output: which rank has it, and where it lies in the whole.
+/// A part of an output: the rank that has it, and its place in the whole.
 struct OutputPart {
   int rank = 0;
   Shard shard;
@@ -67,14 +68,14 @@ struct OutputPart {
 
 /// One rank of a plan, loaded and ready to run: weights on the device, memory reserved, kernels and
 /// libraries resolved, communicators made. The device and the transport must outlive it. One thread
-/// at a time may call it; methods marked collective are called by all ranks in the same order.
+/// at a time may use it; all ranks must call collective methods in the same order.
 ///
-/// A failed run aborts the transport, so that no peer waits for this rank; the session is then only
-/// good for destruction, and says so.
+/// A failed run aborts the transport, so that no peer waits for this rank; later calls of the
+/// session throw.
 class Session {
 public:
-  /// Collective. `transport` may be null where the mesh has one rank; otherwise its size must be
-  /// the mesh's, and its ranks must have loaded the same plan.
+  /// Collective. `transport` may be null if the mesh has one rank; otherwise its size must be the
+  /// mesh's, and all ranks must have loaded the same plan.
   Session(std::shared_ptr<const Plan> plan, Device &device, Transport *transport,
           SessionOptions options = {});
   ~Session();
@@ -85,68 +86,68 @@ public:
   int getRank() const;
   int getStage() const;
 
-  /// Gives the input `name` its whole (global) value: this rank cuts its part, and a rank whose
-  /// stage does not take the input only notes the shape. The memory is read at run and kept
-  /// referenced until the input is bound again. Throws InvalidArgument on an unknown name or type.
+  /// Sets the input `name` to its whole (global) value: this rank cuts its part; if its stage does
+  /// not take the input, it only uses the shape. The array is read by run and referenced until the
+  /// input is bound again. Throws InvalidArgument on an unknown name or a wrong type.
   void bind(const std::string &name, const HostArray &global);
-  /// Gives the input this rank's part, padding included: the local shape of the plan.
+  /// Sets this rank's part of the input, padding included: the plan's local shape.
   void bindShard(const std::string &name, const HostArray &local);
 
-  /// Throws what run would throw before it starts: a caller of several ranks asks all of them
-  /// first, so that none is left waiting for a peer whose inputs are wrong.
+  /// Throws what run would throw before it starts: a caller with several ranks checks all of them
+  /// first, so that none waits for a peer whose inputs are wrong.
   void checkRun(const std::string &entry, const std::map<std::string, int64_t> &dims) const;
-  /// Collective. Runs `entry` in the specialisation whose dims equal `dims` where given (a subset
-  /// is enough if it names one), else the one that the bound inputs' shapes fit. Returns when the
-  /// outputs are complete. Throws InvalidArgument listing the specialisations there are when none
-  /// fits; with several ranks that ends the job, since the others may be running already.
+  /// Collective. Runs the first specialisation of `entry` that binds `dims`, which may name some
+  /// dimensions or none, and that fits the bound inputs' shapes. Returns when the outputs are
+  /// complete. Throws InvalidArgument listing the specialisations if none fits; with several ranks
+  /// that ends the job, since others may be running already.
   RunStats run(const std::string &entry = "main", const std::map<std::string, int64_t> &dims = {});
 
   /// Ends the job on all ranks: what they wait for now or later throws PeerFailed with `reason`.
-  /// From any thread.
+  /// May be called from any thread.
   void abort(const std::string &reason);
 
   /// The specialisation of the last run: its outputs and their global shapes.
   const EntrySpecialisation &getLastSpecialisation() const;
-  /// This rank's part of an output of the last run, padding included; a null array where this
-  /// rank's stage does not make it.
+  /// This rank's part of an output of the last run, padding included; a null array if this rank's
+  /// stage does not compute it.
   HostArray getOutputShard(const std::string &name) const;
-  /// The ranks whose parts together are the whole output of the last run, each part once: what a
-  /// caller that holds all sessions puts together with placeShard.
+  /// The ranks whose parts make up the whole output of the last run, each part once: for callers
+  /// that hold all sessions and assemble it with placeShard.
   std::vector<OutputPart> getOutputParts(const std::string &name) const;
   /// Collective. The whole output of the last run on rank 0, a null array elsewhere.
   HostArray gatherOutput(const std::string &name);
   /// Collective. The whole output of the last run on every rank.
   HostArray gatherOutputToAll(const std::string &name);
-  /// Collective. Every rank's text on rank 0 in rank order, nothing elsewhere: traces, figures.
+  /// Collective. Every rank's text on rank 0, in rank order; empty elsewhere.
   std::vector<std::string> gatherText(const std::string &text);
 
-  /// Collective. Every rank's bytes on every rank, in rank order; all ranks give equally many.
+  /// Collective. Every rank's bytes on every rank, in rank order; all pass equally many bytes.
   std::vector<std::vector<std::byte>> exchange(std::span<const std::byte> mine);
 
-  /// Collective. Replaces all weights by those of another file, on all ranks or on none.
+  /// Collective. Replaces all weights with those of another file, on all ranks or on none.
   void updateWeights(const std::filesystem::path &path);
 
   /// A state's local value, padding included.
   HostArray getState(const std::string &name) const;
-  /// Gives a state its local value, padding included. Throws InvalidArgument where this rank's
-  /// stage has no state of the name, or one of another type or shape.
+  /// Sets a state's local value, padding included. Throws InvalidArgument if this rank's stage has
+  /// no such state or its type or shape differs.
   void setState(const std::string &name, const HostArray &local);
   /// Collective. A state's whole (global) value, without padding, on rank 0, a null array
-  /// elsewhere. Where several stages have the state, the first one's. Throws InvalidArgument where
-  /// no stage has it. Memory is that of `into` where this is of the state's type and shape: an
-  /// array that nobody else looks at, as of a former call, costs no new pages.
+  /// elsewhere. If several stages have the state, the first one's. Throws InvalidArgument if no
+  /// stage has it. Reuses the memory of `into` if it has the state's type and shape, which saves
+  /// new pages; nobody else may use that array.
   HostArray gatherState(const std::string &name, HostArray into = {});
-  /// Collective. The same on every rank.
+  /// Collective. As gatherState, on every rank.
   HostArray gatherStateToAll(const std::string &name);
-  /// Gives this rank its part of a state's whole value, zeros where that is padding; does nothing
-  /// where only other stages have the state. Throws InvalidArgument where no stage has it, or the
-  /// type or shape is another one.
+  /// Sets this rank's part of a state from its whole value, padding to zeros; does nothing if only
+  /// other stages have the state. Throws InvalidArgument if no stage has it, or if the type or
+  /// shape differs.
   void setGlobalState(const std::string &name, const HostArray &whole);
-  /// Makes all states of this rank what they are in a new session: the weight that the plan names,
-  /// the numbers that it draws, or zeros.
+  /// Resets all states of this rank to their values in a new session: the weight that the plan
+  /// names, the numbers that it draws, or zeros.
   void resetStates();
 
-  /// Steps of the last run; empty unless options.trace.
+  /// The steps of the last run; empty unless options.trace.
   const std::vector<TraceEvent> &getTrace() const;
 
 private:

@@ -1,4 +1,4 @@
-//===- SessionBinding.cpp - bind the inputs of a run ----------------------===//
+//===- SessionBinding.cpp - bind inputs of a run --------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -49,7 +49,7 @@ static std::string describeDims(const std::map<std::string, int64_t> &dims) {
   return dims.empty() ? "(none)" : formatDims(dims);
 }
 
-/// Why the bound inputs do not fit, or an empty text.
+/// Why the bound inputs do not fit; empty if they fit.
 std::string Session::Impl::findMisfit(const LoadedProgram &loaded) const {
   const schema::Specialisation &program = loaded.program->getSchema();
   for (const Argument &input : loaded.global->inputs) {
@@ -76,7 +76,6 @@ std::string Session::Impl::findMisfit(const LoadedProgram &loaded) const {
   return "";
 }
 
-/// With options.checkIndices: throws when an input holds an index out of range.
 void Session::Impl::checkIndices(const LoadedProgram &loaded) const {
   for (const Argument &input : loaded.global->inputs)
     if (auto bound = bindings.find(input.name);
@@ -101,7 +100,7 @@ Session::Impl::LoadedProgram &Session::Impl::select(const std::string &entryName
   }
   if (misfit.empty())
     misfit = "no specialisation has " + describeDims(dims);
-  // A binding that no specialisation accepts is the cause, not the first mismatch.
+  // Prefer to report an input that no specialisation accepts over the first mismatch.
   for (const auto &[name, bound] : bindings)
     if (entry.specialisations.size() > 1 && !bound.isShard)
       if (std::string cause = entry.findMisfit(name, bound.array.getShape()); !cause.empty())
@@ -114,7 +113,8 @@ Session::Impl::LoadedProgram &Session::Impl::select(const std::string &entryName
   throw Error(ErrorCode::InvalidArgument, misfit);
 }
 
-/// Peers may be in this run already, and would wait for this rank.
+/// As select; on failure ends the job, since peers may already be in this run and wait for this
+/// rank.
 Session::Impl::LoadedProgram &
 Session::Impl::selectOrFail(const std::string &entry, const std::map<std::string, int64_t> &dims) {
   try {

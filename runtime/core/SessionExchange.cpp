@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Outputs and states are put together from the ranks' parts, and states cut into them.
+// Assembles outputs and states from the ranks' parts, and cuts states into parts.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/core/Error.h"
@@ -25,7 +25,7 @@ using namespace gridloom::rt;
 // Parts
 //===----------------------------------------------------------------------===//
 
-/// The ranks of a stage whose parts together are the whole, each part once.
+/// The ranks of a stage whose parts make up the whole, each part once.
 std::vector<OutputPart> Session::Impl::findParts(int stage,
                                                  const std::function<Shard(int)> &getShard) const {
   std::vector<OutputPart> parts;
@@ -39,8 +39,8 @@ std::vector<OutputPart> Session::Impl::findParts(int stage,
   return parts;
 }
 
-/// Memory for a part that another rank sends: its place in the whole where that is in one piece,
-/// since memory that no one had before takes as long again as the part.
+/// Memory for a part that another rank sends: its place in the whole if it is contiguous there,
+/// since writing to new pages takes as long again as the transfer.
 static HostArray findRoom(const Shard &shard, HostArray &whole) {
   std::optional<int64_t> place = findOnlyRun(shard);
   if (!place)
@@ -49,14 +49,15 @@ static HostArray findRoom(const Shard &shard, HostArray &whole) {
                            whole.getMutableData() + size_t(*place) * sizeOf(whole.getType()));
 }
 
-/// Whether the array's memory is the whole's, where a part is put in its place already.
+/// Whether the part was received at its place in the whole.
 static bool isIn(const HostArray &whole, const HostArray &part) {
   return !std::less<>()(part.getData(), whole.getData()) &&
          std::less<>()(part.getData(), whole.getData() + whole.getNumBytes());
 }
 
-/// Puts the parts together on rank 0, in `into` where that fits. `read` gives this rank's, in the
-/// memory that it is given where it is given some; it is used in this call only.
+/// Assembles the parts on rank 0, or on all ranks with `toAll`, in `into` if it fits. `read`
+/// returns this rank's part, in the array passed to it unless that is null; the result is only used
+/// in this call.
 HostArray Session::Impl::gather(DataType type, const std::vector<int64_t> &shape,
                                 const std::vector<OutputPart> &parts,
                                 const std::function<HostArray(HostArray)> &read, bool toAll,
@@ -126,7 +127,7 @@ HostArray Session::Impl::gatherOutput(const std::string &name, bool toAll) {
 
 namespace {
 
-/// A state as the plan has it.
+/// A state in the plan.
 struct PlannedState {
   int stage;
   const schema::State &state;
@@ -160,7 +161,7 @@ HostArray Session::Impl::readState(int index, HostArray into) const {
   return array;
 }
 
-/// The state itself, where the device has host memory.
+/// The state's own memory; for devices with host memory.
 HostArray Session::Impl::borrowState(int index) const {
   const schema::State &state = getStage().states(index);
   return HostArray::borrow(DataType(state.type()), {state.shape().begin(), state.shape().end()},
@@ -196,7 +197,7 @@ void Session::Impl::setGlobalState(const std::string &name, const HostArray &who
     const schema::State &state = getStage().states(i);
     if (state.name() != name)
       continue;
-    // A state that several stages have may be split in another way in each.
+    // Stages that share a state may split it differently.
     if (DataType(state.type()) != type || !std::ranges::equal(state.global_shape(), found.global))
       throw Error(ErrorCode::InvalidPlan, "stages " + std::to_string(found.stage) + " and " +
                                               std::to_string(stageNumber) +

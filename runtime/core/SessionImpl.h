@@ -26,10 +26,10 @@ public:
     const EntrySpecialisation *global = nullptr;
     int entryIndex = 0, index = 0;
     std::unique_ptr<Program> program;
-    bool reserved = false; // inputs and outputs: at the first run
+    bool reserved = false; // whether memory for inputs and outputs is allocated
     bool warm = false;     // has run
-    bool refused = false;  // some rank could not capture it
-    RunStats stepped;      // of its last run step by step
+    bool refused = false;  // a rank could not capture it
+    RunStats stepped;      // of its last run without graphs
     std::vector<std::unique_ptr<Memory>> inputs, outputs;
     std::vector<Shard> placements; // of inputs
   };
@@ -41,13 +41,13 @@ public:
   const schema::Stage &getStage() const { return plan->getStage(stageNumber); }
   void requireUsable() const;
   const LoadedProgram &getLast() const;
-  /// From any thread: what runs now or later throws PeerFailed with `reason`.
+  /// Called from any thread: running and later calls throw PeerFailed with `reason`.
   void abort(const std::string &reason);
-  /// Throws when the job has been aborted, here or by a peer.
+  /// Throws if the job has been aborted, here or by a peer.
   void checkJob();
 
   void bind(const std::string &name, const HostArray &array, bool isShard);
-  /// With options.checkIndices: throws when an input holds an index out of range.
+  /// With options.checkIndices: throws if an input holds an index out of range.
   void checkIndices(const LoadedProgram &loaded) const;
   LoadedProgram &select(const std::string &entry, const std::map<std::string, int64_t> &dims);
   LoadedProgram &selectOrFail(const std::string &entry, const std::map<std::string, int64_t> &dims);
@@ -70,7 +70,7 @@ public:
   void zero(void *to, size_t bytes);
   Stream &getHostStream();
   void submitCopyIn(void *to, std::span<const std::byte> from);
-  /// Returns when the copy is done.
+  /// Blocks until the copy is done.
   void copyIn(void *to, std::span<const std::byte> from);
   void copyOut(std::span<std::byte> to, const void *from);
 
@@ -115,22 +115,22 @@ private:
                      bool output) const;
 
 public:
-  // Destroyed from the last to the first: programs use all that stands above them.
+  // Destroyed in reverse order: programs use everything above them.
   std::shared_ptr<const Plan> plan;
   Device &device;
   Transport *transport;
   SessionOptions options;
   int rank = 0, stageNumber = 0;
-  std::shared_ptr<const WeightSource> source; // null where no state begins with a weight
+  std::shared_ptr<const WeightSource> source; // null if no state is initialised from a weight
   std::shared_ptr<const WeightSet> weights;
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::shared_ptr<AutotuneCache> tuning;
   std::unique_ptr<Memory> arena, registered;
-  mutable HostPool pool; // of outputs' shards
+  mutable HostPool pool; // for outputs' shards
   std::vector<std::unique_ptr<Memory>> states;
   std::unique_ptr<ControlChannel> control; // null: one rank
   std::mutex abortMutex;
-  std::string abortReason; // with the mutex
+  std::string abortReason; // guarded by abortMutex
   std::atomic<bool> isAborted{false};
   std::chrono::steady_clock::time_point nextPeerCheck;
   std::unique_ptr<Communicators> communicators;
@@ -145,7 +145,7 @@ public:
   const LoadedProgram *last = nullptr;
   bool usesGraphs = false;
   std::vector<TraceEvent> trace;
-  std::string failure; // why the session is dead; empty: it is not
+  std::string failure; // why the session is unusable; empty: it is usable
 };
 
 } // namespace gridloom::rt

@@ -26,7 +26,7 @@ int64_t gridloom::rt::getShardSize(int64_t size, int64_t parts, int64_t granule)
   return local;
 }
 
-/// The mesh axes of one dimension, checked: (index of this rank, number of parts).
+/// Checks one dimension's axes; returns (index of this rank, number of parts).
 static std::pair<int64_t, int64_t> getPart(const Mesh &mesh, int rank,
                                            const gridloom::schema::DimSharding &dim,
                                            std::set<std::string> &used) {
@@ -39,7 +39,7 @@ static std::pair<int64_t, int64_t> getPart(const Mesh &mesh, int rank,
 
 static Shard makeShard(const Mesh &mesh, int rank, const gridloom::schema::Sharding &sharding,
                        const std::vector<int64_t> &global, const std::vector<int64_t> *local) {
-  // A tensor without a sharding is whole everywhere.
+  // A tensor without a sharding is replicated.
   if (sharding.dims_size() && size_t(sharding.dims_size()) != global.size())
     throw Error(ErrorCode::InvalidPlan, "a sharding of " + std::to_string(sharding.dims_size()) +
                                             " dimensions on a tensor of shape " +
@@ -59,7 +59,7 @@ static Shard makeShard(const Mesh &mesh, int rank, const gridloom::schema::Shard
     }
     int64_t least = getShardSize(global[i], parts, granule);
     int64_t size = local ? (*local)[i] : least, end;
-    // Only the first dimension may be longer than it need be, for equal micro-batches.
+    // Only the first dimension may be longer than necessary, for equal micro-batches.
     if (size != least &&
         (i || size < least || size % granule || __builtin_mul_overflow(size, parts, &end)))
       throw Error(ErrorCode::InvalidPlan,
@@ -85,8 +85,7 @@ Shard gridloom::rt::getShard(const Mesh &mesh, int rank, const schema::Sharding 
   return makeShard(mesh, rank, sharding, global, &local);
 }
 
-/// Calls visit(global offset, local offset, elements) for each run of valid elements that is
-/// contiguous in both, offsets in elements. `localRow` is the distance of local rows.
+/// As the public forEachRun, with rows of the local part `localRow` elements apart.
 template <typename Visit>
 static void forEachRun(const Shard &shard, int64_t localRow, const Visit &visit) {
   size_t rank = shard.global.size();
@@ -100,7 +99,7 @@ static void forEachRun(const Shard &shard, int64_t localRow, const Visit &visit)
     globalStride[i] = globalStride[i + 1] * shard.global[i + 1];
     localStride[i] = i + 2 == rank ? localRow : localStride[i + 1] * shard.local[i + 1];
   }
-  // Dimensions that are whole on both sides, counted from the last, are one run.
+  // Trailing dimensions that are contiguous in both form one run.
   size_t outer = rank - 1;
   while (outer > 0 && shard.valid[outer] == shard.global[outer] &&
          localStride[outer - 1] == globalStride[outer - 1])
@@ -133,7 +132,7 @@ std::optional<int64_t> gridloom::rt::findOnlyRun(const Shard &shard) {
   if (shard.valid != shard.local)
     return std::nullopt;
   int64_t stride = 1, offset = 0;
-  // An inner dimension is cut: consecutive indices of an outer one are not adjacent.
+  // If an inner dimension is cut, consecutive indices of an outer one are not adjacent.
   bool isCut = false;
   for (size_t i = shard.local.size(); i-- > 0;) {
     if (isCut && shard.local[i] != 1)

@@ -24,7 +24,7 @@ using namespace gridloom::rt;
 // WeightSource
 //===----------------------------------------------------------------------===//
 
-/// A tensor in a mapped file. The file stays mapped as long as the array or a copy lives.
+/// A tensor in a mapped file, which stays mapped as long as the array or a copy lives.
 static HostArray viewTensor(const std::shared_ptr<const MappedFile> &file, uint64_t offset,
                             uint64_t bytes, DataType type, const std::vector<int64_t> &shape,
                             const std::string &name) {
@@ -33,13 +33,13 @@ static HostArray viewTensor(const std::shared_ptr<const MappedFile> &file, uint6
     throw Error(ErrorCode::InvalidPlan, file->getPath().string() + ": weight '" + name +
                                             "' ends at byte " + std::to_string(offset + bytes) +
                                             ", the file has " + std::to_string(contents.size()));
-  // Never null, so that an empty tensor is still one.
+  // Not null for an empty tensor either: null data means no array.
   const void *data = bytes ? static_cast<const void *>(contents.data() + offset) : "";
   return HostArray::share(type, shape, data, file);
 }
 
-/// Refuses a model that is not the one the plan was compiled from. The digest of a large file takes
-/// seconds, so an older file than the plan is believed. Returns the file's fingerprint.
+/// Refuses a model other than the one that the plan was compiled from. The SHA-256 of a large file
+/// takes seconds and is skipped if the file is older than the plan. Returns the file's fingerprint.
 static std::string requireCompiled(const Plan &plan, const MappedFile &file, bool verifyDigest) {
   const ModelInfo &model = plan.getModel();
   size_t bytes = file.getBytes().size();
@@ -62,7 +62,7 @@ static std::string requireCompiled(const Plan &plan, const MappedFile &file, boo
 static std::string requireCompiledData(const ModelInfo &model, const std::string &name,
                                        const MappedFile &file) {
   std::string found = fingerprint(file.getBytes());
-  // Plans of before say nothing.
+  // Plans of older versions have no fingerprints.
   if (auto known = model.data.find(name); known != model.data.end() && found != known->second)
     throw Error(ErrorCode::InvalidPlan,
                 file.getPath().string() +
@@ -180,12 +180,13 @@ private:
 
 } // namespace
 
-/// Opens the file, or the checkpoint in the folder, whose path this makes that of its states.
+/// Opens the file, or the checkpoint in the folder; then sets `path` to the checkpoint's file of
+/// states.
 static Replacement openPath(std::filesystem::path &path) {
   std::error_code error;
   if (!std::filesystem::is_directory(path, error))
     return Replacement(path);
-  std::filesystem::path folder = findCheckpoint(path); // itself, or a run's last
+  std::filesystem::path folder = findCheckpoint(path); // `path` or a run's last checkpoint
   path = folder / "states.safetensors";
   return Replacement(Checkpoint::read(folder));
 }
@@ -208,7 +209,7 @@ WeightSource::openReplacement(const Plan &plan, const std::filesystem::path &giv
                       formatShape(weight.shape));
     source->tensors[weight.name] = std::move(array);
   }
-  // A .safetensors file holds weights only; what was folded may be absent there.
+  // A .safetensors file holds only weights: folded initializers may be absent.
   bool mayLack = path.extension() == ".safetensors";
   for (const FoldedInfo &folded : plan.getFolded()) {
     if (mayLack && !replacement.has(folded.name))
@@ -267,7 +268,7 @@ SharedMemory WeightCache::get(const std::string &key, const std::function<Shared
     throw;
   }
   lock.lock();
-  // Sessions come and go with other weights; entries nobody uses would pile up.
+  // Sessions with other weights come and go: drop unused entries.
   std::erase_if(slots,
                 [](auto &entry) { return !entry.second.busy && entry.second.owner.expired(); });
   slots[key] = {false, made.data, made.owner, made.file};
@@ -299,7 +300,7 @@ private:
     return cache ? cache->get(key, make) : make();
   }
   HostArray readWhole(const std::string &name);
-  /// One reader less: a rank keeps its shards, not the whole tensors that they are cut from.
+  /// Counts one use of tensor `name` as done; frees a derived tensor after its last.
   void release(const std::string &name);
   HostArray derive(const schema::Derived &tensor);
   SharedMemory toDevice(const HostArray &array);
@@ -313,8 +314,8 @@ private:
   const WeightSource &source;
   WeightCache *cache;
   std::map<std::string, const schema::Derived *> derived;
-  std::map<std::string, HostArray> results; // of derived tensors, while they have readers to come
-  std::map<std::string, int> readers;       // of a tensor, yet to come
+  std::map<std::string, HostArray> results; // derived tensors that are still needed
+  std::map<std::string, int> readers;       // remaining uses, by tensor
   std::vector<std::unique_ptr<Kernel>> kernels;
   StreamTable streams;
 };
@@ -339,8 +340,8 @@ std::shared_ptr<const WeightSet> WeightLoader::load() {
     if (set->weights.back().file)
       set->files.insert(set->weights.back().file);
   }
-  source.requireUnchanged(); // or parts of two versions may have been read
-  source.dropPages();        // of what was copied; the rest comes back as it is used
+  source.requireUnchanged(); // else parts may be of two versions
+  source.dropPages();        // weights used in place are paged in again on use
   return set;
 }
 
@@ -380,7 +381,7 @@ SharedMemory WeightLoader::loadWeight(const schema::Weight &weight) {
   std::string key = device.getName() + "|" + source.getIdentity() + "|" + weight.name() + "|" +
                     formatShape(shard.begin) + formatShape(shard.local) + "+" +
                     std::to_string(weight.row_pad());
-  if (tensor != derived.end()) // the recipe is the plan's, and the stage's
+  if (tensor != derived.end()) // its program belongs to the plan and stage
     key += "|" + plan.getDigest() + "|" + std::to_string(stage.stage());
   return share(key, [&]() -> SharedMemory {
     HostArray whole = readWhole(weight.name());

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A WeightSource says in which file each of the model's tensors lies; a WeightSet is what one rank
-// needs of them, on its device, in the plan's layout; a WeightCache shares equal shards between the
-// ranks of a process.
+// A WeightSource finds the model's tensors in files; a WeightSet holds those that one rank needs,
+// on its device and in the plan's layout; a WeightCache shares equal shards between the ranks of a
+// process.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_CORE_WEIGHTSTORE_H
@@ -25,30 +25,31 @@
 
 namespace gridloom::rt {
 
-/// The tensors of one model file or of one replacement for it, by name. Files are mapped once.
+/// The tensors of a model or of a replacement for it, by name. Each file is mapped once.
 class WeightSource {
 public:
-  /// The model the plan was compiled from. Its size must be the plan's, and so must its SHA-256
-  /// with `verifyDigest`, where it is newer than the plan or up to 32 MiB large. Of files with
-  /// external data the fingerprints must be the plan's. Throws InvalidPlan naming the file and both
-  /// values.
+  /// The model that the plan was compiled from. Its size must be the plan's, and also its SHA-256
+  /// if `verifyDigest` is set, the file is newer than the plan, or it has at most 32 MiB. The
+  /// fingerprints of files with external data must be the plan's. Throws InvalidPlan naming the
+  /// file and both values.
   static std::shared_ptr<const WeightSource> openModel(const Plan &plan, bool verifyDigest = false);
-  /// Another .onnx or .safetensors file with the same weights, or a checkpoint's folder: every one
-  /// must be there with the plan's type and shape, and folded initializers must have the plan's
-  /// values. A checkpoint is read and checked whole.
+  /// Another .onnx or .safetensors file with the same weights, or a checkpoint's folder. Every
+  /// weight must be present with the plan's type and shape, and folded initializers must have the
+  /// values that were compiled in; checkpoints and .safetensors files may lack those. A checkpoint
+  /// is read and checked completely.
   static std::shared_ptr<const WeightSource> openReplacement(const Plan &plan,
                                                              const std::filesystem::path &path);
-  /// openModel, or openReplacement where `path` is not empty.
+  /// openReplacement if `path` is not empty, else openModel.
   static std::shared_ptr<const WeightSource>
   open(const Plan &plan, const std::filesystem::path &path, bool verifyDigest = false);
 
-  /// The whole tensor, in the mapped file; throws InvalidPlan when there is none of this name.
+  /// The whole tensor, in the mapped file; throws InvalidPlan if there is no tensor `name`.
   HostArray read(const std::string &name) const;
-  /// Names the files on this machine: equal for equal files.
+  /// Identifies the files on this machine (MappedFile::getIdentity).
   const std::string &getIdentity() const { return identity; }
-  /// Names the contents of all files, the same on all machines.
+  /// Identifies the contents of all files, the same on all machines.
   const std::string &getFingerprint() const { return fingerprint; }
-  /// The file that `data` lies in; null when in none.
+  /// The mapped file that contains address `data`; null if none does.
   std::shared_ptr<const MappedFile> findFile(const std::byte *data) const;
   /// See MappedFile.
   void requireUnchanged() const;
@@ -62,20 +63,20 @@ private:
   std::string identity, fingerprint;
 };
 
-/// Device memory that ranks share: whatever keeps it alive, where it is, and the file it is a part
-/// of where it was not copied.
+/// Device memory that ranks share, its owner, and the mapped file that it is a part of unless it
+/// was copied.
 struct SharedMemory {
   const void *data = nullptr;
   std::shared_ptr<const void> owner;
   std::shared_ptr<const MappedFile> file = nullptr;
 };
 
-/// Shares loaded weights between the sessions that are given the same cache. Entries live as long
-/// as someone uses them.
+/// Shares loaded weights between the sessions that use the same cache. Entries live as long as they
+/// are used.
 class WeightCache {
 public:
-  /// The memory of `key`, made by `make` if nobody has it. Concurrent callers wait for one maker;
-  /// when it throws, the next caller tries.
+  /// The memory for `key`, created by `make` if there is none. Concurrent callers wait for one
+  /// maker; if it throws, the next caller tries.
   SharedMemory get(const std::string &key, const std::function<SharedMemory()> &make);
 
 private:
@@ -90,24 +91,24 @@ private:
   std::unordered_map<std::string, Slot> slots;
 };
 
-/// One rank's weights, in the order of its stage program: shards, padded rows, derived tensors.
+/// One rank's weights, in its stage program's order: shards, also of derived tensors, rows padded.
 class WeightSet {
 public:
-  /// Reads and computes all of them on `device`; `cache` may be null.
+  /// Loads them onto `device` and computes derived ones; `cache` may be null.
   static std::shared_ptr<const WeightSet> load(const Plan &plan, int rank, Device &device,
                                                const WeightSource &source, WeightCache *cache);
   const void *getData(size_t index) const { return weights[index].data; }
   size_t getNumWeights() const { return weights.size(); }
-  /// Throws Unavailable when a file that is used where it lies has changed since it was opened: see
+  /// Throws Unavailable if a mapped file whose weights are used in place has changed: see
   /// MappedFile.
   void requireUnchanged() const;
-  /// Takes the pages of files out of memory: for when libraries have copies.
+  /// See MappedFile; used once libraries have made copies.
   void dropPages() const;
 
 private:
   friend class WeightLoader;
   std::vector<SharedMemory> weights;
-  std::set<std::shared_ptr<const MappedFile>> files; // that weights are parts of
+  std::set<std::shared_ptr<const MappedFile>> files; // that weights are used in place from
 };
 
 } // namespace gridloom::rt

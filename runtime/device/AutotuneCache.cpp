@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 static constexpr int format = 1;
 
-/// Throws on what toHex does not write.
+/// Inverts toHex. Throws on other text.
 static std::string fromHex(const std::string &text) {
   std::string bytes;
   if (text.size() % 2)
@@ -46,7 +46,7 @@ static json toJson(const std::map<std::string, AutotuneCache::Choice> &choices) 
   return object;
 }
 
-/// Throws on any other form than toJson's.
+/// Inverts toJson. Throws on other objects.
 static std::map<std::string, AutotuneCache::Choice> fromJson(const json &object) {
   std::map<std::string, AutotuneCache::Choice> choices;
   for (const auto &[problem, choice] : object.items())
@@ -71,7 +71,7 @@ void AutotuneCache::read() {
   constexpr uintmax_t largest = 64 << 20;
   std::error_code error;
   uintmax_t bytes = fs::file_size(getPath(), error);
-  if (error) // there is none
+  if (error) // no such file
     return;
   if (bytes > largest)
     throw std::runtime_error("too large");

@@ -5,10 +5,10 @@
 //===----------------------------------------------------------------------===//
 //
 // Libraries have several algorithms for one problem and guess which is fastest. `run --autotune`
-// measures them and keeps the best in PLAN/autotune/DEVICE-DRIVER.json. What is measured counts
-// from the next load on: ranks whose measurements differ would compute replicas that differ in
-// their last bits, so all use what one of them wrote. The file is no part of the plan: checksums do
-// not cover it, and a plan without it runs.
+// measures them and saves the best in PLAN/autotune/DEVICE-DRIVER.json. Measurements are used from
+// the next load on: ranks with different algorithms would compute replicas that differ in their
+// last bits, so all ranks use one rank's file. The file is not part of the plan: checksums do not
+// cover it, and a plan runs without it.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_DEVICE_AUTOTUNECACHE_H
@@ -26,38 +26,38 @@ namespace gridloom::rt {
 
 class AutotuneCache {
 public:
-  /// A library's identification of an algorithm, as bytes, and its time.
+  /// An algorithm as the library's opaque bytes, and its time.
   struct Choice {
     std::string algorithm;
-    double microseconds = 0, guessMicroseconds = 0; ///< of it, and of the library's first guess
+    double microseconds = 0, guessMicroseconds = 0; ///< of `algorithm`, of the first guess
   };
 
-  /// Reads `folder`/`device`.json. A file that is damaged or of another device is as if there were
-  /// none, see getComplaint. With `measures`, libraries are to measure what the file lacks.
+  /// Reads `folder`/`device`.json. Ignores a file that is damaged or of another device, see
+  /// getComplaint. With `measures`, libraries measure problems that the file lacks.
   AutotuneCache(std::filesystem::path folder, std::string device, bool measures);
 
-  /// Why the file was ignored, one line; empty when it was not.
+  /// Why the file was ignored, one line; empty if it was not.
   const std::string &getComplaint() const { return complaint; }
-  /// The choice that was read for a problem. `problem` names the library, its version and all that
-  /// the choice depends on.
+  /// The choice in the file for a problem. `problem` is a key of the library, its version and
+  /// everything that the choice depends on.
   std::optional<Choice> find(const std::string &problem) const;
-  /// Has the problem measured again: the library does not take the choice that was read.
+  /// Drops a choice that the library no longer accepts, so that the problem is measured again.
   void reject(const std::string &problem);
-  /// Whether a problem is to be measured: asked to, and neither read nor measured yet.
+  /// Whether to measure a problem: `measures` is set and there is no choice for it.
   bool shouldMeasure(const std::string &problem) const;
   void add(const std::string &problem, Choice choice);
 
-  /// Equal for caches that read equal choices.
+  /// A digest of the choices that were read.
   std::string getDigest() const;
-  /// Forgets what was read.
+  /// Drops the choices that were read.
   void clear();
 
   size_t getNumMeasured() const;
-  /// The measurements as text, for another rank to merge.
+  /// The measurements as text, for `merge` on another rank.
   std::string getMeasured() const;
-  /// Adds what another rank measured, but for what is known already.
+  /// Adds another rank's measurements of problems that this rank has not measured.
   void merge(const std::string &measured);
-  /// Writes what was read and measured, whole or not at all. Returns why it cannot, or nothing.
+  /// Writes all choices to the file atomically. Returns the reason on failure, else "".
   std::string save() const;
 
 private:
@@ -67,7 +67,7 @@ private:
   std::filesystem::path folder;
   std::string device, complaint;
   bool measures;
-  mutable std::mutex mutex; // in-process ranks may share a device's libraries
+  mutable std::mutex mutex; // ranks of one process may share a device's libraries
   std::map<std::string, Choice> choices, measured;
 };
 

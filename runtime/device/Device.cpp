@@ -46,7 +46,7 @@ void Device::zero(Stream &stream, void *to, size_t bytes) {
   for (size_t done = 0; done < bytes; done += zeros.size())
     copyIn(stream, static_cast<std::byte *>(to) + done, zeros.data(),
            std::min(bytes - done, zeros.size()));
-  stream.synchronize(); // it may read `zeros` until then
+  stream.synchronize(); // the copies may read `zeros` until then
 }
 
 void Device::beginCapture(std::span<Stream *const>) {

@@ -4,10 +4,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A device has memory, streams, events, kernels and a library for matrix multiplication. A stream
-// is an in-order queue: submissions return at once and run in order; streams run beside each other
-// and meet only through events. device/cpu and device/cuda implement this, and so does the fake
-// device that tests check call sequences with.
+// A device has memory, streams, events, kernels and libraries. A stream is an in-order queue:
+// submissions return at once and run in order; streams run concurrently and synchronise only
+// through events. Implemented by device/cpu, device/cuda, and the tests' fake device, which records
+// calls.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_DEVICE_DEVICE_H
@@ -46,24 +46,24 @@ public:
   virtual ~Stream() = default;
   virtual void record(Event &event) = 0;
   virtual void wait(Event &event) = 0;
-  /// Runs `work` in the stream's order on the host: a blocking collective on the CPU. Devices whose
-  /// communication is enqueued natively (NCCL) never need it.
+  /// Runs `work` on the host in stream order, such as a blocking collective on the CPU. Not used by
+  /// devices whose communication is enqueued natively (NCCL).
   virtual void enqueueHost(std::function<void()> work) = 0;
   /// Blocks until all submitted work is done; throws the first error any of it raised.
   virtual void synchronize() = 0;
-  /// Writes the monotonic clock, in nanoseconds, when the stream gets here; valid after
+  /// Writes the monotonic clock, in nanoseconds, when the stream reaches this point; valid after
   /// synchronize.
   virtual void recordTime(int64_t *nanoseconds);
-  /// Has the device note how far the stream is, for devices whose failures leave no other trace;
-  /// returns the number that readMark gives from when the stream gets here, or 0.
+  /// Marks a point of the stream, for devices whose failures leave no other trace: returns the
+  /// number that readMark returns once the stream has passed it, or 0.
   virtual uint32_t mark() { return 0; }
-  /// The last mark that the stream got to, also after a failure; nothing where there are no marks.
+  /// The last mark that the stream passed, even after a failure; nothing if there are no marks.
   virtual std::optional<uint32_t> readMark() const { return std::nullopt; }
   /// The native handle (cudaStream_t), or null.
   virtual void *getNative() { return nullptr; }
 };
 
-/// Work of several streams, captured once and submitted as a whole again and again.
+/// Work of several streams, captured once and submitted repeatedly as a whole.
 class WorkGraph {
 public:
   virtual ~WorkGraph() = default;
@@ -87,17 +87,16 @@ struct LaunchShape {
 /// Gelu is the tanh form; relu of NaN is NaN.
 enum class Activation { None, Relu, Gelu };
 
-/// The epilogue of a library call: a bias, of one element per column or output channel, and a
-/// residual, with the result's memory layout, are added, and the activation is last.
+/// The epilogue of a library call: adds a bias, with one element per column or output channel, and
+/// a residual with the result's memory layout, then applies the activation.
 struct Epilogue {
   bool bias = false, residual = false;
   Activation activation = Activation::None;
 };
 
 /// alpha * lhs * rhs, with strides in elements: batch..., M, K | batch..., K, N | batch..., M, N.
-/// Then a residual that lies as the result does, a bias per column, and an activation. f16 and bf16
-/// are summed in f32; their result, residual and bias may be f32. With `tf32`, f32 operands may be
-/// rounded to 10 bits of mantissa. Relu of NaN is NaN.
+/// Then the epilogue. f16 and bf16 are summed in f32; their result, residual and bias may be f32.
+/// With `tf32`, f32 operands may be rounded to 10 bits of mantissa. Relu of NaN is NaN.
 struct MatmulProblem {
   DataType type = DataType::F32;
   std::span<const int64_t> sizes; // batch..., M, N, K
@@ -111,7 +110,7 @@ struct MatmulProblem {
   DataType getOutType() const { return outType.value_or(type); }
 };
 
-/// The operands of a matrix multiplication: bias and residual are null unless its epilogue has
+/// The operands of a matrix multiplication: bias and residual are null unless the epilogue has
 /// them.
 struct MatmulOperands {
   const void *lhs = nullptr, *rhs = nullptr, *bias = nullptr, *residual = nullptr;
@@ -132,7 +131,7 @@ struct ConvolutionProblem {
   int64_t groups = 1;
   Epilogue epilogue = {};
   bool tf32 = false;           // f32 factors may be rounded to TF32
-  bool constantWeight = false; // the weight's address tells its values
+  bool constantWeight = false; // values at the weight's address do not change
   uint64_t workspaceLimit = 0;
 };
 
@@ -153,7 +152,7 @@ struct AttentionProblem {
 class LibraryPlan {
 public:
   virtual ~LibraryPlan() = default;
-  /// The values at a constant weight's address may be others from now on.
+  /// The values at a constant weight's address may have changed.
   virtual void forgetWeights() {}
 };
 
@@ -167,43 +166,44 @@ public:
   virtual std::string getName() const = 0;
   /// The kind of device, as DeviceKind::getName.
   virtual std::string getKind() const = 0;
-  /// Nothing where the device has no memory of its own.
+  /// Nothing if the device has no memory of its own.
   virtual std::optional<DeviceMemory> getMemory() const { return std::nullopt; }
-  /// Throws when kernels compiled for `arch` ("sm_90") cannot run here, or need CUDA `version`
-  /// (12040 is 12.4; 0: not known) and the driver is older. Returns a remark for people, "" when
-  /// there is nothing to say: that the driver compiles them anew.
+  /// Throws if kernels compiled for `arch` ("sm_90") cannot run here, or if they need CUDA
+  /// `version` (12040 is 12.4; 0: unknown) and the driver is older. Returns a remark for people or
+  /// "": that the driver compiles them again.
   virtual std::string checkTarget(const std::string &arch, int version) const { return ""; }
   /// Whether the host may read and write this device's memory through its pointers.
   virtual bool hasHostMemory() const { return false; }
-  /// `handler` is called once, from any thread, when submitted work fails: before synchronize says
-  /// so, a session can stop what waits for peers. Devices that cannot tell early never call it.
+  /// `handler` is called once, from any thread, when submitted work fails: before synchronize
+  /// reports it, so that a session can abort peers' waits. Devices that cannot detect failures
+  /// early never call it.
   virtual void setErrorHandler(const std::function<void(const std::string &reason)> &handler) {}
 
-  /// 64-byte (CPU) or 256-byte (CUDA) aligned memory; throws OutOfMemory naming both numbers.
+  /// Memory aligned to 64 (CPU) or 256 (CUDA) bytes; throws OutOfMemory with wanted and free bytes.
   virtual std::unique_ptr<Memory> allocate(size_t bytes) = 0;
   virtual std::unique_ptr<Stream> createStream(StreamKind kind, const std::string &name) = 0;
   virtual std::unique_ptr<Event> createEvent() = 0;
 
   /// The files of kernels/ that hold the functions of `library` for this device, the best first. A
-  /// plan may lack all but the last; where one does not load, the next is tried.
+  /// plan may lack all but the last; if one does not load, the next is tried.
   virtual std::vector<std::string> listLibraries(const std::string &library) const {
     return {library};
   }
-  /// Loads the code of kernels/<library> (CPU: a shared object; CUDA: a cubin or PTX) and finds
-  /// `symbol`. Code of one library is loaded once.
+  /// Loads the code of kernels/<library> (CPU: a shared object; CUDA: a cubin or PTX), once per
+  /// library, and finds `symbol`.
   virtual std::unique_ptr<Kernel> loadKernel(const std::string &library,
                                              std::span<const std::byte> code,
                                              const std::string &symbol) = 0;
-  /// Names this kind of device with its driver, for files of measured choices; empty where there is
-  /// nothing to choose.
+  /// The device model and driver, as a name for files of measured choices; empty if there is
+  /// nothing to tune.
   virtual std::string getTuningName() const { return ""; }
-  /// The libraries that plans made so far use, each a name and a version: "cuBLASLt 130100".
+  /// The libraries used so far, each as name and version: "cuBLASLt 130100".
   virtual std::string getLibraryVersions() const { return ""; }
-  /// Has libraries' plans made from now on use measured choices, and measure what is missing if
-  /// `cache` says so; null: libraries guess.
+  /// Makes later library plans use measured choices, and measure missing ones if `cache` says so;
+  /// null: use the libraries' guesses.
   virtual void setTuning(const std::shared_ptr<AutotuneCache> &cache) {}
   virtual std::unique_ptr<MatmulPlan> createMatmul(const MatmulProblem &problem) = 0;
-  /// Devices without such a library throw Unavailable: plans for them have none of these calls.
+  /// Throw Unavailable on devices without such a library, whose plans have no such calls.
   virtual std::unique_ptr<LibraryPlan> createConvolution(const ConvolutionProblem &problem);
   virtual std::unique_ptr<LibraryPlan> createAttention(const AttentionProblem &problem);
 
@@ -212,8 +212,8 @@ public:
                       std::span<void *const> pointers) = 0;
   virtual void matmul(Stream &stream, MatmulPlan &plan, const MatmulOperands &operands,
                       void *out) = 0;
-  /// Submits a convolution (input, weight, bias and residual where present) or an attention (query,
-  /// key, value, mask where present).
+  /// Submits a convolution (input, weight, bias and residual if it has them) or an attention
+  /// (query, key, value, mask if it has one).
   virtual void call(Stream &stream, LibraryPlan &plan, std::span<const void *const> inputs,
                     void *out);
   /// Copies within the device; copyIn and copyOut are host to device and back.
@@ -221,29 +221,30 @@ public:
   virtual void copyIn(Stream &stream, void *to, const void *from, size_t bytes) = 0;
   virtual void copyOut(Stream &stream, void *to, const void *from, size_t bytes) = 0;
 
-  /// Makes device memory zero.
+  /// Fills device memory with zeros.
   virtual void zero(Stream &stream, void *to, size_t bytes);
 
-  /// Why work on this device cannot be captured; empty when it can.
+  /// Why work on this device cannot be captured; empty if it can.
   virtual std::string whyNotCapturable() const { return getName() + " has no graphs"; }
-  /// Until endCapture or cancelCapture, what this thread submits to `streams` is captured instead
-  /// of run. It may wait only for events recorded since, and nothing may be waited for on the host.
+  /// Until endCapture or cancelCapture, work that this thread submits to `streams` is captured
+  /// instead of run. It may wait only for events recorded during the capture, and the host may not
+  /// wait.
   virtual void beginCapture(std::span<Stream *const> streams);
-  /// The captured work, ready to be submitted to the first of the streams. Throws when the device
-  /// refuses any of it; nothing is being captured then.
+  /// The captured work, to be replayed on the first of the streams. Throws if the device refuses
+  /// any of it; the capture has ended in either case.
   virtual std::unique_ptr<WorkGraph> endCapture();
-  /// Drops what was captured. Never throws.
+  /// Discards the capture. Never throws.
   virtual void cancelCapture() noexcept {}
-  /// Submits all of `graph` in the order of `stream`: it runs after what the stream holds, and
-  /// before what it is given next. One replay of a graph follows the other.
+  /// Submits `graph` to `stream`, in order with the stream's other work. Replays of one graph do
+  /// not overlap.
   virtual void replay(Stream &stream, WorkGraph &graph);
 };
 
 /// The monotonic clock in nanoseconds: what recordTime writes.
 int64_t getMonotonicTime();
 
-/// The CPU with `threads` intra-op threads (0: as many as cores divided by local ranks, which
-/// LOCAL_WORLD_SIZE tells).
+/// The CPU with `threads` intra-op threads; 0: the number of cores divided by the local ranks
+/// (LOCAL_WORLD_SIZE).
 std::unique_ptr<Device> createCpuDevice(unsigned threads);
 
 } // namespace gridloom::rt

@@ -1,4 +1,4 @@
-//===- Launcher.cpp - the ranks of a job on this machine ------------------===//
+//===- Launcher.cpp - start or join the ranks of a job --------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -32,11 +32,12 @@ using std::chrono::steady_clock;
 
 namespace {
 
-/// A rank's error on its way to the launcher; smaller than PIPE_BUF, so that writes do not mix.
+/// A rank's error, sent to the launcher through a pipe; smaller than PIPE_BUF, so that writes do
+/// not interleave.
 struct Report {
   int32_t rank;
   int32_t code;
-  uint32_t where; // characters of the text before its cause, as Error::getWhere says
+  uint32_t where; // length of Error::getWhere at the start of `text`
   char text[2036];
 };
 
@@ -64,16 +65,16 @@ private:
   const LaunchOptions &options;
   const RankMain &main;
   std::shared_ptr<Segment> segment;
-  std::vector<pid_t> children; // 0: has ended
+  std::vector<pid_t> children; // 0: ended
   int reports[2] = {-1, -1};
   int signals = -1;
   sigset_t oldMask{};
   bool isStopping = false, wasKilled = false;
   steady_clock::time_point killTime;
   int interrupt = 0;
-  bool isForced = false; // the ranks are not to end by themselves
+  bool isForced = false; // the ranks may not end on their own
   std::vector<Report> received;
-  std::string death; // of a rank that could not report
+  std::string death; // of a rank that did not report an error
 };
 
 } // namespace
@@ -100,7 +101,7 @@ void Launch::start() {
   sigprocmask(SIG_BLOCK, &mask, &oldMask);
   signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
 
-  fflush(nullptr); // or each rank would print what is still buffered
+  fflush(nullptr); // else each rank would print what is buffered
   pid_t launcher = getpid();
   for (int rank = 0; rank < segment->getRanks(); ++rank) {
     pid_t child = fork();
@@ -115,7 +116,7 @@ void Launch::start() {
   reports[1] = -1;
 }
 
-/// Gives a rank torchrun's names, for the programs and libraries it may call.
+/// Sets torchrun's variables, for programs and libraries that the rank may call.
 static void setEnvironment(const World &world) {
   auto set = [](const char *name, const std::string &value) { setenv(name, value.c_str(), 1); };
   set("RANK", std::to_string(world.rank));
@@ -124,11 +125,12 @@ static void setEnvironment(const World &world) {
   set("LOCAL_WORLD_SIZE", std::to_string(world.localSize));
   setenv("MASTER_ADDR", "127.0.0.1", 0);
   setenv("MASTER_PORT", "29500", 0);
-  // Spares events between NCCL's communicators. This process has one thread, and no NCCL yet.
+  // Saves events between NCCL's communicators. setenv is safe: this process has one thread and has
+  // not loaded NCCL.
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
 }
 
-/// Runs `main` on the transport that `connect` makes; a code of 0 is success.
+/// Runs `main` on the transport that `connect` returns; code 0 is success.
 static Report runMain(const World &world,
                       const std::function<std::unique_ptr<Transport>()> &connect,
                       const RankMain &main, std::unique_ptr<Transport> &transport) {
@@ -151,7 +153,7 @@ static Report runMain(const World &world,
 
 void Launch::beRank(int rank, pid_t launcher) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != launcher) // it died before the line above
+  if (getppid() != launcher) // it died before prctl
     _exit(1);
   sigprocmask(SIG_SETMASK, &oldMask, nullptr);
   children.clear();
@@ -165,10 +167,10 @@ void Launch::beRank(int rank, pid_t launcher) {
       transport);
   fflush(nullptr);
   if (report.code == 0) {
-    transport.reset(); // leaves in order
+    transport.reset(); // leaves the job properly
     _exit(0);
   }
-  // First the launcher, then the others: the cause comes before its consequences.
+  // Tell the launcher before the other ranks: the cause must arrive before its consequences.
   if (write(reports[1], &report, sizeof report) != sizeof report)
     fprintf(stderr, "error: %s\n", report.text);
   if (transport)
@@ -203,7 +205,7 @@ void Launch::supervise() {
       }
     }
     pollfd entries[] = {{signals, POLLIN, 0}, {reports[0], POLLIN, 0}};
-    // A pipe that all writers have closed is readable for ever.
+    // A pipe whose writers have all closed it is always readable.
     if (poll(entries, 2, timeout) < 0 && errno != EINTR)
       throw Error(ErrorCode::Internal, std::string("poll failed: ") + strerror(errno));
     if (entries[1].revents & POLLIN)
@@ -211,7 +213,7 @@ void Launch::supervise() {
     if (entries[0].revents & POLLIN)
       readSignals();
     else if (entries[1].revents & POLLHUP)
-      usleep(1000); // the ranks have closed the pipe and are about to end
+      usleep(1000); // the ranks have closed the pipe and will end soon
     reap();
   }
   readReports();
@@ -266,13 +268,13 @@ void Launch::reap() {
 void Launch::noteEnd(int rank, int status) {
   std::string name = "rank " + std::to_string(rank);
   int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-  // A terminal sends its interrupt to the ranks too, perhaps sooner.
+  // A terminal also interrupts the ranks, perhaps earlier than the launcher.
   if (signal == SIGINT)
     forceEnd(SIGINT);
-  // Rank 0 prints, and who reads that may have seen enough, as `head` has: nothing to complain of.
+  // Not an error: the reader of rank 0's output may have stopped reading, such as `head`.
   if (signal == SIGPIPE && rank == 0)
     forceEnd(SIGPIPE);
-  readReports(); // it may have said why
+  readReports(); // it may have reported the error
   bool hasReported = std::any_of(received.begin(), received.end(),
                                  [&](const Report &report) { return report.rank == rank; });
   bool wasOurs = wasKilled || (isForced && signal != 0);
@@ -299,8 +301,8 @@ void Launch::killAll(int signal) {
       kill(child, signal);
 }
 
-/// The first report of a rank's own trouble. Where all waited for another, what they say repeats
-/// what the first to notice said: that is the shortest.
+/// The first report that is not about another rank. If all are, the shortest: later ones repeat the
+/// first one's text.
 static const Report &findOwn(const std::vector<Report> &reports) {
   auto isOwn = [](const Report &report) {
     ErrorCode code = ErrorCode(report.code);
@@ -323,7 +325,7 @@ Error Launch::findCause() const {
     return {ErrorCode::PeerFailed, death};
   const Report &report = findOwn(received);
   std::string witness = report.text;
-  // Its cause is the death.
+  // Do not repeat the death as its cause.
   if (report.where && report.where < witness.size() &&
       witness.compare(report.where, std::string::npos, ": " + death) == 0)
     witness.resize(report.where);
@@ -359,8 +361,8 @@ void gridloom::rt::runThreads(int ranks, const LaunchOptions &options, const Ran
   throw Error(ErrorCode(cause.code), cause.text);
 }
 
-/// The identity of the machine that processes share: the system that was booted, and, for
-/// containers that share it, the namespaces through which processes meet.
+/// Identifies the machine: the boot id and, for containers, the namespaces through which processes
+/// meet.
 static std::string describeMachine() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -371,7 +373,7 @@ static std::string describeMachine() {
   return boot;
 }
 
-/// Asks all ranks which machine they are on.
+/// Sets localRank and localSize by asking all ranks which machine they are on.
 static void findPlace(World &world, Transport &transport) {
   using Machine = std::array<char, 128>;
   Machine mine = {};
@@ -409,7 +411,7 @@ void gridloom::rt::abortJob(World world, const std::string &reason, milliseconds
   options.deadline = std::min(options.deadline, patience);
   joinJob(world, options)->abort(reason);
 } catch (const std::exception &) {
-  return; // the others did not come, or have heard of a failure
+  return; // the others did not join, or already know of a failure
 }
 
 void gridloom::rt::runRank(World world, const LaunchOptions &options, const RankMain &main,

@@ -1,4 +1,4 @@
-//===- Launcher.h - the ranks of a job on this machine ----------*- C++ -*-===//
+//===- Launcher.h - start or join the ranks of a job ------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -13,39 +13,38 @@ namespace gridloom::rt {
 
 struct LaunchOptions {
   TransportOptions transport;
-  /// The time that the other ranks have to stop by themselves after a failure.
+  /// How long the other ranks may take to stop after a failure.
   std::chrono::milliseconds grace{2000};
-  /// The first SIGINT, SIGTERM or SIGHUP is passed on to the ranks, which end by themselves; a
-  /// second one stops the job.
+  /// Pass the first SIGINT, SIGTERM or SIGHUP on to the ranks, which end on their own; a second one
+  /// stops the job.
   bool ranksHandleSignals = false;
 };
 
-/// The work of a rank. `transport` joins all ranks on host memory.
+/// The work of a rank. `transport` connects all ranks on host memory.
 using RankMain = std::function<void(const World &world, Transport &transport)>;
 
-/// Forks `ranks` processes of this one, which must have no other thread, names them with torchrun's
-/// variables, and waits. Returns 0 when all succeeded; 128 + signal when interrupted. Otherwise all
-/// ranks are stopped and the cause is thrown: a rank's death, else the first error that no other
-/// rank caused. No process outlives the call, nor the caller's death.
+/// Forks `ranks` processes of this one, which must have no other thread, sets torchrun's variables
+/// in them, and waits. Returns 0 if all succeeded; 128 + signal if interrupted. Otherwise stops all
+/// ranks and throws the cause: a rank's death, else the first error that no other rank caused. No
+/// process outlives the call or the caller.
 int launchRanks(int ranks, const LaunchOptions &options, const RankMain &main);
 
-/// The same with a thread of this process per rank, which shows in less start-up and less
-/// isolation.
+/// As launchRanks, with a thread of this process per rank: starts faster, with less isolation.
 void runThreads(int ranks, const LaunchOptions &options, const RankMain &main);
 
-/// Joins the ranks of a job that another launcher started: through shared memory where all are on
-/// this machine, else through TCP to where World::master says. Collective. Fills in the place of a
-/// rank whose launcher did not tell which ranks share a machine, from what the ranks say of theirs;
-/// without a master it throws InvalidArgument naming the variables that would tell.
+/// Joins a job that another launcher started: through shared memory if all ranks are on this
+/// machine, else through TCP at World::master. Collective. If the launcher does not tell which
+/// ranks share a machine, asks the ranks and fills in `world`; without a master it throws
+/// InvalidArgument naming the variables to set.
 std::unique_ptr<Transport> joinJob(World &world, const TransportOptions &options);
 
-/// For a rank that cannot take part in the job at all: joins it to fail it, so that the others hear
-/// `reason` at once. Waits no longer than `patience` for them, and throws nothing.
+/// For a rank that cannot take part in the job: joins it only to fail it, so that the others get
+/// `reason` at once. Waits at most `patience` for them. Never throws.
 void abortJob(World world, const std::string &reason,
               std::chrono::milliseconds patience = std::chrono::seconds(10)) noexcept;
 
-/// Runs this process's rank of a job that another launcher started. Throws its error; `isCause`
-/// decides whether this rank is the one to report it, so that N ranks do not print N times.
+/// Runs this process's rank of a job that another launcher started. Throws its error; sets
+/// `isCause` if this rank should report it, so that N ranks do not print N times.
 void runRank(World world, const LaunchOptions &options, const RankMain &main, bool &isCause);
 
 } // namespace gridloom::rt

@@ -1,4 +1,4 @@
-//===- StopSignal.cpp - signals that ask to end in order ------------------===//
+//===- StopSignal.cpp - signals that request an orderly end ---------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -12,7 +12,7 @@
 
 using namespace gridloom::rt;
 
-/// A terminal and a launcher may send the same signal within this time.
+/// A terminal and a launcher may both send a signal within this time.
 static constexpr int64_t kTwice = 1'000'000'000; // ns
 
 static std::atomic<int> first = 0;
@@ -30,7 +30,7 @@ static void handle(int signal) {
   if (first.compare_exchange_strong(none, signal)) {
     firstTime = time;
   } else if (!isLaunchersTask && firstTime != 0 && time - firstTime > kTwice) {
-    std::signal(signal, SIG_DFL); // it is blocked here, and is delivered after the return
+    std::signal(signal, SIG_DFL); // blocked in the handler, delivered after it returns
     raise(signal);
   }
   errno = savedError;

@@ -1,4 +1,4 @@
-//===- StopSignal.h - signals that ask to end in order ----------*- C++ -*-===//
+//===- StopSignal.h - signals that request an orderly end -------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -11,9 +11,9 @@
 
 namespace gridloom::rt {
 
-/// While there is one, the first SIGINT, SIGTERM or SIGHUP of this process, and of the ranks that
-/// it forks, is kept for who asks. A second one, later than what launchers and terminals send
-/// twice, ends the process as usual. There is one at a time. Signals that are ignored stay so.
+/// While one exists, the first SIGINT, SIGTERM or SIGHUP of this process and its forked ranks is
+/// only recorded. A second one, later than launchers and terminals send duplicates, ends the
+/// process as usual. Only one may exist at a time. Ignored signals stay ignored.
 class StopSignal {
 public:
   StopSignal();
@@ -21,10 +21,10 @@ public:
   StopSignal &operator=(const StopSignal &) = delete;
   ~StopSignal();
 
-  /// The number of the signal that came, 0 for none. Any thread may ask.
+  /// The signal that was received, or 0. Thread-safe.
   static int get();
-  /// In a rank that launchRanks has forked: a second signal does nothing, since the launcher gets
-  /// it too and stops the job.
+  /// Called in ranks that launchRanks forked: ignores second signals, since the launcher also gets
+  /// them and stops the job.
   static void leaveToLauncher();
 
 private:

@@ -62,7 +62,7 @@ static void checkBelow(const char *lesser, int value, const char *bound, int lim
                                                 std::to_string(limit));
 }
 
-/// Reads one launcher's variables; nothing when neither rank nor size is set.
+/// Reads one launcher's variables; nothing if neither rank nor size is set.
 static std::optional<World> readWorld(const Environment &environment, const Names &names) {
   std::optional<int> rank = readNumber(environment, names.rank);
   std::optional<int> size = readNumber(environment, names.size);
@@ -109,8 +109,8 @@ static std::optional<World> readOpenMpi(const Environment &environment) {
   return world;
 }
 
-/// The tasks of node number `node` in "4(x2),2": four on each of the first two nodes, two on the
-/// third. Nothing where the text does not tell: the number may be left out where all are equal.
+/// The tasks on node number `node` in "4(x2),2": four on each of the first two nodes, two on the
+/// third. If `node` is unknown, the number for all nodes if they are equal, else nothing.
 static std::optional<int> findTasksOfNode(const std::string &text, std::optional<int> node) {
   const char *at = text.data(), *end = at + text.size();
   auto read = [&](int &value) {
@@ -137,7 +137,8 @@ static std::optional<int> findTasksOfNode(const std::string &text, std::optional
   return std::nullopt;
 }
 
-/// A batch script has SLURM_PROCID=0 without being a task; only srun sets a step.
+/// Requires SLURM_STEP_ID, which only srun sets: a batch script has SLURM_PROCID=0 without being a
+/// task.
 static std::optional<World> readSlurm(const Environment &environment) {
   if (!environment("SLURM_STEP_ID"))
     return std::nullopt;
@@ -163,11 +164,11 @@ static std::optional<World> readSlurm(const Environment &environment) {
   return world;
 }
 
-/// MPICH's Hydra and what descends from it: Intel MPI, MVAPICH, HPE PALS.
+/// MPICH's Hydra and its descendants: Intel MPI, MVAPICH, HPE PALS.
 static std::optional<World> readMpich(const Environment &environment) {
   std::optional<World> world = readWorld(environment, mpich);
   if (!world) {
-    // Known by its process manager's variable alone it would start a whole job in each process.
+    // Otherwise each process would start its own job.
     if (auto rank = environment("PMIX_RANK"))
       throw Error(ErrorCode::InvalidArgument,
                   "PMIX_RANK=" + *rank +
@@ -180,7 +181,7 @@ static std::optional<World> readMpich(const Environment &environment) {
       world->job = join({"mpich", job});
       return world;
     }
-  // The launcher's proxy is the parent of all ranks of a machine; machines have one each.
+  // The launcher's proxy is the parent of all ranks of a machine; each machine has its own.
   bool isOneMachine = world->isPlaced && world->localSize == world->size;
   world->job = isOneMachine
                    ? join({"mpich", std::to_string(getppid())})
@@ -188,8 +189,8 @@ static std::optional<World> readMpich(const Environment &environment) {
   return world;
 }
 
-/// MASTER_ADDR and MASTER_PORT, as torchrun sets them and users of others do. torchrun itself may
-/// listen there, and then says so: the next port is ours.
+/// MASTER_ADDR and MASTER_PORT, as torchrun or the user sets them. If torchrun itself listens
+/// there, which it indicates, uses the next port.
 static std::string readMaster(const Environment &environment) {
   std::optional<std::string> address = environment("MASTER_ADDR");
   std::optional<int> port = readNumber(environment, "MASTER_PORT");
@@ -218,17 +219,17 @@ static void refuseContradiction(const World &first, const World &second) {
 
 static std::optional<World> findWorld(const Environment &environment) {
   std::optional<World> found = readTorchrun(environment);
-  // torchrun names its run; under mpirun or srun it then is one task per machine.
+  // torchrun sets TORCHELASTIC_RUN_ID; it may itself be one task per machine of mpirun or srun.
   if (found && environment("TORCHELASTIC_RUN_ID"))
     return found;
   for (auto read : {readOpenMpi, readSlurm, readMpich}) {
-    // PMIX_RANK beside another launcher's variables is its own.
+    // PMIX_RANK beside another launcher's variables belongs to that launcher.
     if (found && read == readMpich && !environment("PMI_RANK"))
       continue;
     std::optional<World> other = read(environment);
     if (!other)
       continue;
-    // An interactive shell is a task of its own; it launched nobody.
+    // An interactive shell may be a task of size 1 itself, which launched nothing.
     if (other->size == 1)
       continue;
     if (found)

@@ -16,14 +16,13 @@ namespace gridloom::rt {
 struct World {
   int rank = 0, size = 1;
   int localRank = 0, localSize = 1; // on this machine
-  /// The source of rank and size, for messages: "torchrun (RANK, WORLD_SIZE)".
+  /// Where rank and size come from, for messages: "torchrun (RANK, WORLD_SIZE)".
   std::string source;
-  /// Equal for the processes of one job, different for others: where they meet.
+  /// Identifies the job: equal for its processes, different for other jobs.
   std::string job;
-  /// HOST:PORT on rank 0's machine where ranks of several machines meet; empty: nobody said.
+  /// HOST:PORT on rank 0's machine where ranks of several machines meet; empty: unknown.
   std::string master = {};
-  /// Whether localRank and localSize are known. Where a launcher does not tell, the ranks ask each
-  /// other: see joinJob.
+  /// Whether localRank and localSize are known. If not, joinJob finds them.
   bool isPlaced = true;
 };
 
@@ -32,7 +31,7 @@ using Environment = std::function<std::optional<std::string>(const std::string &
 Environment getProcessEnvironment();
 
 /// Rank and size from the environment: RANK and WORLD_SIZE (torchrun and others), else the
-/// variables of Open MPI, Slurm, or MPICH and its kin (Intel MPI, PALS); nothing when none are set.
+/// variables of Open MPI, Slurm, or MPICH and its kin (Intel MPI, PALS); nothing if none are set.
 /// Throws InvalidArgument naming the variables when they are incomplete, out of range, or
 /// contradict each other. A launcher nested in another (torchrun under srun) is not a
 /// contradiction: TORCHELASTIC_RUN_ID tells.

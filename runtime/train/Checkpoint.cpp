@@ -28,7 +28,7 @@ static constexpr int64_t kVersion = 1;
 static const char *const kManifest = "manifest.json";
 static const char *const kStates = "states.safetensors";
 static const char *const kStepPrefix = "step-";
-/// A manifest has some hundred bytes, and the name of each state.
+/// A manifest has a few hundred bytes, and the name of each state.
 static constexpr size_t kMaxManifestBytes = size_t(1) << 26;
 static constexpr StateRole kRoles[] = {StateRole::Parameter, StateRole::Slot, StateRole::Run};
 
@@ -146,7 +146,7 @@ private:
     for (const SafeTensor &tensor : readSafeTensors(bytes, (folder / name).string())) {
       const std::byte *data = bytes.data() + tensor.offset;
       HostArray array = HostArray::share(tensor.type, tensor.shape, data, file);
-      // Other programs may align nothing.
+      // Files of other programs may be unaligned.
       if (reinterpret_cast<uintptr_t>(data) % sizeOf(tensor.type) != 0) {
         array = HostArray::allocate(tensor.type, tensor.shape);
         std::memcpy(array.getMutableData(), data, array.getNumBytes());
@@ -251,7 +251,7 @@ fs::path gridloom::rt::getCheckpointFolder(const fs::path &run, int64_t step) {
   return run / (kStepPrefix + digits);
 }
 
-/// The step that a folder's name tells; nothing where it is none of getCheckpointFolder's.
+/// The step in a folder's name; nothing if getCheckpointFolder did not make that name.
 static std::optional<int64_t> readStep(const std::string &name) {
   int64_t step = 0;
   if (!name.starts_with(kStepPrefix))

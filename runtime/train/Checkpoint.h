@@ -4,10 +4,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A checkpoint is a folder: states.safetensors has every state's whole (global) value by its name,
-// manifest.json says how far the run had come and what each state is, and has the SHA-256 of each
-// file. It knows nothing of meshes. The folder gets its name after the disk has all of it, so a
-// folder of that name is whole.
+// A checkpoint is a folder: states.safetensors has every state's whole (global) value by name,
+// manifest.json has the run's progress, the states' roles and each file's SHA-256. It does not
+// depend on a mesh. The folder is renamed to its final name after all of it is on disk, so a folder
+// of that name is complete.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_TRAIN_CHECKPOINT_H
@@ -24,7 +24,7 @@
 
 namespace gridloom::rt {
 
-/// How far a run has come.
+/// The progress of a run.
 struct TrainingProgress {
   int64_t step = 0;   // committed steps
   int64_t cursor = 0; // samples read, over all epochs (SampleOrder.h)
@@ -35,23 +35,23 @@ struct TrainingProgress {
 
 struct Checkpoint {
   TrainingProgress progress;
-  /// Every state's whole value, without padding. What is read from a file is mapped.
+  /// Every state's whole value, without padding. Values that are read from a file are mapped.
   std::map<std::string, HostArray> states;
-  /// What each of them is (getRoles), or empty; after `read` never empty: where the folder does not
-  /// say, as those of older versions, it is guessed from the names.
+  /// The states' roles (getRoles), or empty; never empty after `read`, which guesses them from the
+  /// names for older versions.
   StateRoles roles;
-  /// Weights of the model that are parameters by another name.
+  /// Weights of the model that share another parameter's value.
   std::vector<TiedWeight> ties;
-  /// The files that were read: the manifest, then those that `states` lie in.
+  /// The files that were read: the manifest, then those that hold `states`.
   std::vector<std::shared_ptr<const MappedFile>> files;
 
-  /// The states that are the model's weights, and the weights that are tied to them.
+  /// The model's weights: parameters, and weights that are tied to them.
   std::map<std::string, HostArray> getParameters() const;
 
-  /// Writes the folder; one of this name is replaced once the new one is whole. Throws
-  /// InvalidArgument with the path and the system's reason; then the old folder stays.
+  /// Writes the folder; replaces one of this name once the new one is complete. Throws
+  /// InvalidArgument with the path and the system's reason; the old folder is then unchanged.
   void write(const std::filesystem::path &folder) const;
-  /// Reads a folder and checks every byte of it. Throws InvalidArgument naming the file and what is
+  /// Reads a folder and verifies its checksums. Throws InvalidArgument naming the file and what is
   /// wrong: damaged, incomplete, no checkpoint, or of a newer version.
   static Checkpoint read(const std::filesystem::path &folder);
 
@@ -59,21 +59,20 @@ struct Checkpoint {
     DataType type;
     std::vector<int64_t> shape;
   };
-  /// Throws InvalidArgument naming a state of the plan's that the checkpoint lacks, has with
-  /// another type or shape, or has besides: it is then of another model or optimizer.
+  /// Throws InvalidArgument naming a state that the checkpoint lacks, that has another type or
+  /// shape, or that `wanted` lacks: the checkpoint is of another model or optimizer.
   void requireFits(const std::map<std::string, Wanted> &wanted) const;
-  /// For after the states are used: throws Unavailable naming a file that was written to, cut or
-  /// lost since it was read, when what came of it may be wrong. See MappedFile.
+  /// Call it after using the states: throws Unavailable naming a file that was written to,
+  /// truncated or lost since it was read, so that what was read may be wrong. See MappedFile.
   void requireUnchanged() const;
 };
 
-/// The folder of a step in the folder of all of a run's checkpoints: "step-0000000100".
+/// The folder of a step's checkpoint in the run's folder: "step-0000000100".
 std::filesystem::path getCheckpointFolder(const std::filesystem::path &run, int64_t step);
-/// The steps of the checkpoints in a run's folder, ascending; empty where it has none or is not
-/// there.
+/// The steps of the checkpoints in a run's folder, ascending; empty if there are none or no folder.
 std::vector<int64_t> listCheckpoints(const std::filesystem::path &run);
-/// `path` itself where it is a checkpoint, else the one of the latest step in it. Throws
-/// InvalidArgument when there is none.
+/// `path` itself if it is a checkpoint, else the latest one in it. Throws InvalidArgument if there
+/// is none.
 std::filesystem::path findCheckpoint(const std::filesystem::path &path);
 
 } // namespace gridloom::rt

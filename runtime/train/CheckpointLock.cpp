@@ -1,4 +1,4 @@
-//===- CheckpointLock.cpp - one run in a folder of checkpoints ------------===//
+//===- CheckpointLock.cpp - lock of a checkpoint folder -------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- CheckpointLock.h - one run in a folder of checkpoints ----*- C++ -*-===//
+//===- CheckpointLock.h - lock of a checkpoint folder -----------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -13,18 +13,18 @@
 
 namespace gridloom::rt {
 
-/// Takes the lock on an open file for this process, as long as it is open; waits for at most
-/// `patience`, in which a run that was killed gives it back. False where another has it. File
-/// systems that cannot lock say true.
+/// Locks an open file for this process until it is closed; waits for at most `patience`, so that a
+/// killed run can release it. False if another process holds the lock. True if the file system has
+/// no locks.
 bool takeLock(int file, std::chrono::milliseconds patience = std::chrono::seconds(3));
 
-/// Holds a folder of checkpoints for one run, as long as this lives and at most as long as the
-/// process: a second run would remove what the first one is about to write. It is a lock on the
-/// file `.lock` in the folder, which stays there.
+/// Locks a folder of checkpoints for one run while this object or the process lives: a second run
+/// would remove what the first one is about to write. The lock is on the file `.lock` in the
+/// folder, which is never removed.
 class CheckpointLock {
 public:
-  /// Waits as takeLock does. Throws InvalidArgument naming the folder where another run has it, or
-  /// the system's reason where the file cannot be opened.
+  /// Waits as takeLock does. Throws InvalidArgument naming the folder if another run has it, or
+  /// with the system's reason if the file cannot be opened.
   explicit CheckpointLock(const std::filesystem::path &folder,
                           std::chrono::milliseconds patience = std::chrono::seconds(3));
 

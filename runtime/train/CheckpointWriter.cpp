@@ -1,4 +1,4 @@
-//===- CheckpointWriter.cpp - checkpoints written beside the steps --------===//
+//===- CheckpointWriter.cpp - write checkpoints during steps --------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -32,12 +32,12 @@ void CheckpointWriter::prepare(const std::map<std::string, Checkpoint::Wanted> &
         if (isEnding)
           return;
         HostArray array = HostArray::allocate(wanted.type, wanted.shape);
-        // Pages are allocated by the first write.
+        // The system allocates pages at the first write.
         std::memset(array.getMutableData(), 1, array.getNumBytes());
         spare.emplace(name, std::move(array));
       }
     } catch (const Error &) {
-      // The checkpoint itself will say so, if the memory is still missing then.
+      // The checkpoint itself reports it if memory is still missing then.
       spare.clear();
     }
   });
@@ -69,7 +69,7 @@ void CheckpointWriter::finish(Session &session) {
     writing.get();
 }
 
-/// Removes what a run that was killed while it saved has left behind.
+/// Removes folders that killed runs left unfinished.
 static void removeUnfinished(const fs::path &run) {
   std::error_code error;
   std::vector<fs::path> found;
@@ -87,7 +87,7 @@ void CheckpointWriter::write(const Checkpoint &checkpoint) const {
   checkpoint.write(getCheckpointFolder(run, step));
   std::vector<int64_t> steps = listCheckpoints(run);
   steps.erase(std::ranges::upper_bound(steps, step), steps.end());
-  // What cannot be removed takes room and does no other harm.
+  // Ignores errors: a folder that is not removed only takes space.
   std::error_code error;
   for (size_t i = 0; i + size_t(keep) < steps.size(); ++i)
     fs::remove_all(getCheckpointFolder(run, steps[i]), error);

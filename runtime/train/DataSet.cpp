@@ -30,7 +30,7 @@ static std::string describe(const DataSet::Column &column) {
   return text + "]";
 }
 
-/// What is wrong with `array` as the file of `column`; empty if nothing is.
+/// Why `array` does not fit `column`; empty if it fits.
 static std::string findMisfit(const HostArray &array, const DataSet::Column &column) {
   std::span<const int64_t> shape = array.getShape();
   bool isCodes = array.getType() == DataType::U8 && isFloat8(column.type);
@@ -45,7 +45,7 @@ static std::string findMisfit(const HostArray &array, const DataSet::Column &col
 
 namespace {
 
-/// Finds the arrays of a folder or an archive.
+/// Finds arrays in a folder or an archive.
 class Source {
 public:
   Source(const fs::path &path, std::vector<std::shared_ptr<const MappedFile>> &files)
@@ -60,7 +60,7 @@ public:
     members = findNpzMembers(archive->getBytes(), "data " + path.string());
   }
 
-  /// Nothing where there is none for this input.
+  /// Nothing if there is no array for this input.
   std::optional<HostArray> find(const std::string &name) {
     std::string file = getNpyName(name);
     if (!archive) {
@@ -98,14 +98,14 @@ private:
 static int64_t readInteger(const HostArray &array, int64_t index) {
   int64_t value = 0;
   int32_t narrow = 0;
-  if (array.getType() == DataType::I64) // at any address
+  if (array.getType() == DataType::I64) // may be unaligned
     std::memcpy(&value, array.getData() + size_t(index) * sizeof value, sizeof value);
   else
     std::memcpy(&narrow, array.getData() + size_t(index) * sizeof narrow, sizeof narrow);
   return array.getType() == DataType::I64 ? value : narrow;
 }
 
-/// Reads how long each sample is, and checks that the arrays hold as much.
+/// Reads each sample's length and checks it against the arrays' sizes and `longest`.
 std::string DataSet::readLengths(const HostArray &array, const std::string &name, int64_t longest) {
   std::string file = getNpyName(name);
   bool isInteger = array.getType() == DataType::I64 || array.getType() == DataType::I32;
@@ -156,7 +156,7 @@ DataSet DataSet::open(const fs::path &path, std::span<const Column> columns,
         set.numSamples = numSamples;
       }
       set.columns.emplace(column.name, column);
-      // The file does not tell 8-bit floats from bytes.
+      // .npy files hold 8-bit floats as bytes.
       set.arrays.emplace(column.name, HostArray::share(column.type, array.getShape(),
                                                        array.getData(), array.getOwner()));
     }
@@ -186,7 +186,7 @@ int64_t DataSet::getLongest(std::span<const int64_t> samples) const {
 
 namespace {
 
-/// The corner of `size` of two arrays of shapes `from` and `to`, whose elements have `bytes`.
+/// Copies the corner `size` between arrays of shapes `from` and `to`, with elements of `bytes`.
 struct Corner {
   std::span<const int64_t> from, to, size;
   size_t bytes;

@@ -18,35 +18,35 @@
 namespace gridloom::rt {
 
 /// An array for each input, whose first dimension counts the samples: a folder with one .npy file
-/// each, called as getNpyName says, or a .npz file with members "NAME.npy", not compressed. Files
-/// are mapped: only samples that are read take memory.
+/// each, named by getNpyName, or an uncompressed .npz file with members "NAME.npy". Files are
+/// mapped: only samples that are read take memory.
 class DataSet {
 public:
-  /// What an input takes of one sample: the input's shape without its first dimension.
+  /// One sample of an input: the input's shape without its first dimension.
   struct Column {
     std::string name;
     DataType type;
     std::vector<int64_t> shape;
-    /// Dimensions of `shape` that are as long as the sample. The array has some size there, which
-    /// holds the longest; `padding` stands behind the end.
+    /// Dimensions of `shape` that vary with the sample's length. The array is as long as the
+    /// longest sample or longer; batches have `padding` behind a sample's end.
     std::vector<size_t> padded = {};
     double padding = 0;
     bool isPadded(size_t dimension) const;
   };
 
-  /// Opens what `columns`, at least one, need; other files are left alone. `lengths`, unless empty,
-  /// names an array of integers [samples]: how long each sample is in all padded dimensions, from 1
-  /// to `longest`. Throws InvalidArgument with one line that says of each unfit file what it holds
+  /// Opens the files for `columns`, at least one; ignores other files. `lengths`, unless empty,
+  /// names an array of integers [samples]: each sample's length in all padded dimensions, from 1 to
+  /// `longest`. Throws InvalidArgument with one line that says for each unfit file what it holds
   /// and what the plan takes.
   static DataSet open(const std::filesystem::path &path, std::span<const Column> columns,
                       const std::string &lengths = "", int64_t longest = 0);
 
   int64_t getNumSamples() const { return numSamples; }
-  /// The length of the longest of these samples; 0 where they have none.
+  /// The length of the longest of these samples; 0 if the data has no lengths.
   int64_t getLongest(std::span<const int64_t> samples) const;
-  /// The batch of these samples, each of 0 to getNumSamples() - 1, for the input `name`; padded
-  /// dimensions are `length` long, at least getLongest(samples). Throws Unavailable where a file
-  /// was changed since it was opened.
+  /// The batch of these samples, each from 0 to getNumSamples() - 1, for the input `name`; padded
+  /// dimensions get size `length`, at least getLongest(samples). Throws Unavailable if a file was
+  /// changed since it was opened.
   HostArray makeBatch(const std::string &name, std::span<const int64_t> samples,
                       int64_t length = 0) const;
 
@@ -56,8 +56,8 @@ private:
 
   std::map<std::string, Column> columns;
   std::map<std::string, HostArray> arrays;              // at any address
-  std::vector<int64_t> lengths;                         // of the samples; empty: they have none
-  std::vector<std::shared_ptr<const MappedFile>> files; // that these are in
+  std::vector<int64_t> lengths;                         // of the samples; empty: fixed size
+  std::vector<std::shared_ptr<const MappedFile>> files; // that hold these
   int64_t numSamples = 0;
 };
 

@@ -1,4 +1,4 @@
-//===- EventLog.cpp - what TensorBoard shows of a run ---------------------===//
+//===- EventLog.cpp - event files for TensorBoard -------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -31,7 +31,7 @@ static const char *const kPrefix = "events.out.tfevents.";
 static const char *const kVersion = "brain.Event:2";
 static const char *const kWriter = "gridloom";
 static const char *const kEvaluation = "eval_";
-/// Between flushes: people look on while a run goes on.
+/// Seconds between flushes, so that people can watch a run.
 static constexpr double kPause = 2;
 
 static Error refuse(const fs::path &path, const std::string &what) {
@@ -65,7 +65,7 @@ static std::string makeRecord(const std::string &data) {
   return std::string(view(length)).append(view(ofLength)).append(data).append(view(ofData));
 }
 
-/// Takes the event off the front of `rest`. Nothing where it is damaged or was cut off.
+/// Removes the first event from `rest`. Nothing if it is damaged or truncated.
 static std::optional<events::Event> takeEvent(std::string_view &rest) {
   uint64_t length = 0;
   uint32_t ofLength = 0, ofData = 0;
@@ -86,10 +86,10 @@ static std::optional<events::Event> takeEvent(std::string_view &rest) {
 }
 
 //===----------------------------------------------------------------------===//
-// What is there
+// Existing files
 //===----------------------------------------------------------------------===//
 
-/// The event files of a folder, in the order in which they are read.
+/// The event files of a folder, in the order in which TensorBoard reads them.
 static std::vector<fs::path> listFiles(const fs::path &folder) {
   std::vector<fs::path> files;
   std::error_code error;
@@ -109,8 +109,8 @@ static bool isMadeAgain(const events::Event &event, const EventPlace &place) {
   });
 }
 
-/// Cuts off what is made again, and an event that was not written to its end. Steps ascend in a
-/// file, and the evaluation comes last in its step. Files of other programs stay as they are.
+/// Cuts off events that the resumed run writes again, and an incomplete last event. Steps ascend in
+/// a file, and a step's evaluation comes last. Files of other programs are left alone.
 static void cut(const fs::path &path, const EventPlace &place) {
   std::shared_ptr<const MappedFile> file = MappedFile::open(path);
   std::span<const std::byte> bytes = file->getBytes();
@@ -164,7 +164,7 @@ static int64_t readTime(const fs::path &path) {
   return time;
 }
 
-/// Makes a file whose name comes after those that are there, in seconds after `after`.
+/// Creates a file whose name sorts after existing ones: its time in seconds is later than `after`.
 void EventLog::create(const fs::path &folder, int64_t after) {
   char host[256] = "";
   gethostname(host, sizeof host - 1);
@@ -172,7 +172,7 @@ void EventLog::create(const fs::path &folder, int64_t after) {
     path = folder / (kPrefix + std::to_string(time) + "." + host + "." + std::to_string(getpid()));
     Descriptor made{open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666)};
     if (made.number < 0 && errno == EEXIST)
-      continue; // of another container with this number
+      continue; // a container with the same host name and process number has it
     if (made.number >= 0)
       file.reset(fdopen(made.number, "a"));
     if (!file)

@@ -1,4 +1,4 @@
-//===- Histogram.cpp - how an array's values are spread -------------------===//
+//===- Histogram.cpp - distribution of an array's values ------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -25,7 +25,7 @@ static const std::vector<double> &getLimits() {
       all.push_back(-positive[i]);
     all.push_back(0);
     all.insert(all.end(), positive.begin(), positive.end());
-    all.push_back(std::numeric_limits<double>::max()); // is in the last bucket itself
+    all.push_back(std::numeric_limits<double>::max()); // itself in the last bucket
     return all;
   }();
   return limits;

@@ -1,4 +1,4 @@
-//===- Histogram.h - how an array's values are spread -----------*- C++ -*-===//
+//===- Histogram.h - distribution of an array's values ----------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -12,13 +12,13 @@
 
 namespace gridloom::rt {
 
-/// Counts of an array's finite elements, of any type, in buckets that grow by a tenth from 1e-12
-/// on, to both sides of 0: fine where weights are small, and the same for all arrays and steps.
+/// Counts an array's finite elements in buckets that grow by a tenth from 1e-12 on, to both sides
+/// of 0: fine where weights are small, and the same for all arrays and steps.
 struct Histogram {
-  double min = 0, max = 0, sum = 0, sumOfSquares = 0; // 0 where nothing is finite
+  double min = 0, max = 0, sum = 0, sumOfSquares = 0; // 0 if no element is finite
   int64_t numFinite = 0;
-  /// Ascending. Bucket i has what is below limits[i] and not below limits[i - 1]; neighbours
-  /// without a value are one bucket.
+  /// Ascending. Bucket i counts values in [limits[i - 1], limits[i]); adjacent empty buckets are
+  /// merged.
   std::vector<double> limits;
   std::vector<int64_t> counts;
 

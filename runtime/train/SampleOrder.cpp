@@ -1,4 +1,4 @@
-//===- SampleOrder.cpp - which samples a step reads -----------------------===//
+//===- SampleOrder.cpp - the order of samples -----------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -12,8 +12,8 @@
 using namespace gridloom;
 using namespace gridloom::rt;
 
-/// Rounds of the Feistel network. Four are enough for many samples; five samples were not shuffled
-/// evenly with six. A round takes some nanoseconds.
+/// Rounds of the Feistel network. Four suffice for many samples, but six did not shuffle five
+/// samples evenly. A round takes a few nanoseconds.
 static constexpr uint64_t numRounds = 16;
 
 SampleOrder::SampleOrder(int64_t numSamples, uint64_t seed) : numSamples(numSamples), seed(seed) {
@@ -21,7 +21,7 @@ SampleOrder::SampleOrder(int64_t numSamples, uint64_t seed) : numSamples(numSamp
   halfBits = bits < 2 ? 1 : (bits + 1) / 2;
 }
 
-/// Swaps and mixes the halves of a number of 2 * halfBits bits: a permutation of these numbers.
+/// The Feistel network on numbers of 2 * halfBits bits: a permutation of them.
 uint64_t SampleOrder::permute(uint64_t value, uint64_t key) const {
   uint64_t mask = (uint64_t(1) << halfBits) - 1, high = value >> halfBits, low = value & mask;
   for (uint64_t round = 0; round < numRounds; ++round) {
@@ -34,8 +34,8 @@ uint64_t SampleOrder::permute(uint64_t value, uint64_t key) const {
 
 int64_t SampleOrder::getSample(int64_t cursor) const {
   uint64_t key = mixBits(mixBits(seed) ^ uint64_t(getEpoch(cursor)));
-  // A number outside of the samples leads on to another one; the walk comes back to the samples
-  // after less than four numbers on average, since there are less than four times as many.
+  // Cycle walking: repeat until the number is a sample. That takes at most four rounds on average,
+  // since there are at most four times as many numbers as samples.
   uint64_t value = uint64_t(cursor % numSamples);
   do
     value = permute(value, key);

@@ -1,13 +1,13 @@
-//===- SampleOrder.h - which samples a step reads ---------------*- C++ -*-===//
+//===- SampleOrder.h - the order of samples ---------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
 // Sample q of a run, counted over all epochs, is permutation(seed, epoch)[q mod n] of n samples,
-// with epoch = q / n. Nothing is kept but q, the cursor: every rank computes the same order, a
+// with epoch = q / n. The only state is q, the cursor: every rank computes the same order, a
 // resumed run continues it, and each epoch reads each sample once. A batch that reaches the end of
-// an epoch goes on with the next one, so all batches are whole.
+// an epoch continues with the next one, so all batches are full.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_TRAIN_SAMPLEORDER_H
@@ -20,13 +20,13 @@ namespace gridloom::rt {
 
 class SampleOrder {
 public:
-  /// The order of `numSamples` samples, at least 1. Integers alone decide: it is the same
-  /// everywhere.
+  /// The order of `numSamples` samples, at least 1. Uses integers only: it is the same on all
+  /// machines.
   SampleOrder(int64_t numSamples, uint64_t seed);
 
   int64_t getNumSamples() const { return numSamples; }
   int64_t getEpoch(int64_t cursor) const { return cursor / numSamples; }
-  /// The sample that is read at `cursor`, which is not negative.
+  /// The sample at `cursor`, which must not be negative.
   int64_t getSample(int64_t cursor) const;
   /// The samples of a batch that begins at `cursor`.
   std::vector<int64_t> getBatch(int64_t cursor, int64_t size) const;

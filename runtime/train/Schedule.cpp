@@ -22,7 +22,7 @@ const char *const gridloom::rt::kScheduleGrammar =
 
 namespace {
 
-/// Fills a schedule from the settings of a call.
+/// Reads a schedule from the text of a call.
 class Reader {
 public:
   Reader(const std::string &text, int64_t steps) : text(text) {
@@ -58,7 +58,6 @@ private:
     return schedule.kind == Schedule::Linear || schedule.kind == Schedule::Cosine;
   }
 
-  /// A whole number of steps, at least `least`.
   int64_t readSteps(const std::string &key, const std::string &word, int64_t least) const {
     std::optional<int64_t> value = parseInteger(word);
     if (!value || *value < least)

@@ -14,22 +14,22 @@ namespace gridloom::rt {
 /// The grammar of schedules, for --help and errors.
 extern const char *const kScheduleGrammar;
 
-/// What the learning rate is multiplied by in each step. Steps are committed ones, from 0. The
-/// first `warmup` steps have (step + 1) / warmup, so that the first is not 0; what follows counts
-/// from there, up to what it has after `total` steps, the last of which is taken just before,
-/// and stays that:
+/// The factor on the learning rate. Steps are committed ones, from 0. The first `warmup` steps have
+/// (step + 1) / warmup, so that the first is not 0. Then steps count from the end of the warm-up;
+/// `linear` and `cosine` reach `min` at step `total`, just after the last of `total` steps, and
+/// stay there:
 ///
 ///   constant  1
 ///   linear    from 1 straight to `min`
 ///   cosine    from 1 to `min` along half a cosine
-///   step      `gamma` to the power of how often `every` steps have passed
+///   step      `gamma` to the power of the number of completed periods of `every` steps
 struct Schedule {
   enum Kind { Constant, Linear, Cosine, Step } kind = Constant;
   int64_t warmup = 0, total = 0, every = 0;
   double min = 0, gamma = 0;
 
-  /// Reads a schedule as kScheduleGrammar describes. `steps` is the total where the text gives
-  /// none; 0: there is no such. Throws InvalidArgument naming what is wrong.
+  /// Reads a schedule as kScheduleGrammar describes. `steps` is the total if the text gives none;
+  /// 0: unknown. Throws InvalidArgument naming what is wrong.
   static Schedule parse(const std::string &text, int64_t steps);
   /// The factor of a step.
   double getFactor(int64_t step) const;

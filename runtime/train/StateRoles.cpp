@@ -1,4 +1,4 @@
-//===- StateRoles.cpp - what the states of a training run are -------------===//
+//===- StateRoles.cpp - roles of a training run's states ------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- StateRoles.h - what the states of a training run are -----*- C++ -*-===//
+//===- StateRoles.h - roles of a training run's states ----------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -20,26 +20,26 @@ namespace gridloom::rt {
 
 class Plan;
 
-/// What a state is: a weight of the model under the model's name for it, what an optimizer keeps of
-/// one as PARAMETER/SLOT ("fc.weight/m"), or what concerns the whole run.
+/// The role of a state: a weight of the model, under the model's name; an optimizer's value for a
+/// weight, as PARAMETER/SLOT ("fc.weight/m"); or a value of the whole run.
 enum class StateRole { Parameter, Slot, Run };
 
-/// By the states' names.
+/// Roles by state name.
 using StateRoles = std::map<std::string, StateRole>;
 
 /// "parameter", "slot" or "run".
 std::string_view nameOf(StateRole role);
 
 StateRole getRole(const schema::State &state);
-/// The roles of a plan's states, as the compiler says them: names tell nothing, since the model
-/// chooses them. Running statistics are weights of the model, too.
+/// The roles of a plan's states, from the compiler: names are not reliable, since the model chooses
+/// them. Running statistics are weights of the model, too.
 StateRoles getRoles(const Plan &plan);
 
-/// The roles that the names suggest, for checkpoints that do not have them. Of a/b and a, a/b is a
-/// parameter where there is an a/b/SLOT, else a slot of a; train/NAME concerns the run.
+/// Guesses roles from names, for checkpoints without them. If there are a and a/b, a/b is a
+/// parameter if there is an a/b/SLOT, else a slot of a; train/NAME is a value of the run.
 StateRoles guessRoles(const std::map<std::string, HostArray> &states);
 
-/// The SLOT of PARAMETER/SLOT; "" for what is no slot.
+/// The SLOT of PARAMETER/SLOT; "" for other states.
 std::string getSlot(const StateRoles &roles, const std::string &name);
 
 } // namespace gridloom::rt

@@ -1,4 +1,4 @@
-//===- TiedWeights.cpp - weights that are one parameter -------------------===//
+//===- TiedWeights.cpp - weights with a shared parameter ------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -25,7 +25,7 @@ std::vector<TiedWeight> gridloom::rt::getTiedWeights(const Plan &plan) {
   return ties;
 }
 
-/// Elements are moved in squares, so that both sides are touched in runs.
+/// Moves elements by square tiles, so that both sides are accessed in runs.
 static HostArray transpose(const HostArray &array) {
   constexpr int64_t square = 64;
   int64_t rows = array.getShape()[0], columns = array.getShape()[1];

@@ -1,4 +1,4 @@
-//===- TiedWeights.h - weights that are one parameter -----------*- C++ -*-===//
+//===- TiedWeights.h - weights with a shared parameter ----------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -16,18 +16,18 @@ namespace gridloom::rt {
 
 class Plan;
 
-/// A weight of the model that has no state of its own.
+/// A weight of the model that shares the state of another parameter.
 struct TiedWeight {
   std::string name;
-  std::string state;         ///< the parameter whose value it has
-  bool isTransposed = false; ///< or whose transpose's
+  std::string state;         ///< the parameter with its value
+  bool isTransposed = false; ///< it is the parameter's transpose
   bool operator==(const TiedWeight &) const = default;
 };
 
-/// Those of a plan, in the order of its states.
+/// The tied weights of a plan, in the order of its states.
 std::vector<TiedWeight> getTiedWeights(const Plan &plan);
 
-/// Adds the value of each tied weight whose parameter is there, a copy where it is transposed.
+/// Adds each tied weight whose parameter is in `arrays`; a transposed one is a copy.
 void addTiedWeights(const std::vector<TiedWeight> &ties, std::map<std::string, HostArray> &arrays);
 
 } // namespace gridloom::rt

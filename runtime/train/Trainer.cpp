@@ -84,7 +84,7 @@ bool Trainer::isOver() const {
 // Beginning
 //===----------------------------------------------------------------------===//
 
-/// What must be the same on all ranks, as text. Weights are the session's.
+/// Describes what must be equal on all ranks, except weights, which the session checks.
 static std::string describeSetup(const TrainingSetup &setup) {
   const TrainingSettings &settings = setup.settings;
   auto describe = [](const TrainedEntry &entry) {
@@ -110,7 +110,7 @@ static std::string describeSetup(const TrainingSetup &setup) {
   return text;
 }
 
-/// Ranks that another launcher started have made the setup each for itself.
+/// Checks that ranks have equal setups: with another launcher each rank prepares its own.
 void Trainer::agree() {
   std::string digest = sha256(describeSetup(setup));
   auto all = session.exchange(std::as_bytes(std::span(digest.data(), digest.size())));
@@ -141,8 +141,7 @@ void Trainer::prefetch(int64_t cursor) {
   });
 }
 
-/// "step 5 (samples 32 to 39 of epoch 1)", where samples are counted in the order that they are
-/// read.
+/// "step 5 (samples 32 to 39 of epoch 1)", with samples numbered in the order of reading.
 std::string Trainer::describeStep(int64_t cursor) const {
   int64_t numSamples = setup.begin.numSamples, last = cursor + setup.step.batch - 1;
   int64_t firstEpoch = setup.order.getEpoch(cursor), lastEpoch = setup.order.getEpoch(last);
@@ -153,7 +152,7 @@ std::string Trainer::describeStep(int64_t cursor) const {
          std::to_string(last % numSamples) + describeEpoch(lastEpoch) + ")";
 }
 
-/// Names the sample of a label that is no class. What the model computes of it would be NaN.
+/// Throws naming a sample whose label is no class: the model would compute NaN.
 static void requireLabels(const EntrySpecialisation &specialisation, const std::string &name,
                           const HostArray &array, const std::vector<int64_t> &samples) {
   if (auto wrong = findWrongLabel(*specialisation.findInput(name), array))
@@ -175,8 +174,8 @@ TrainingValues Trainer::runEntry(const char *name, const TrainedEntry &entry, co
   return *exchange(&entry);
 }
 
-/// Gives all ranks the values of the entry's last run, which the ranks of some stage have, and the
-/// signals that ranks have got.
+/// Gives all ranks the values of the entry's last run, which only some stage's ranks have, and the
+/// signals that ranks received.
 std::optional<TrainingValues> Trainer::exchange(const TrainedEntry *entry) {
   std::vector<float> mine = {getSignal ? float(getSignal()) : 0.f};
   size_t count = entry ? entry->values.size() : 0;
@@ -187,7 +186,7 @@ std::optional<TrainingValues> Trainer::exchange(const TrainedEntry *entry) {
   }
   std::optional<TrainingValues> values;
   std::vector<std::vector<std::byte>> all = session.exchange(std::as_bytes(std::span(mine)));
-  for (size_t rank = all.size(); rank-- > 0;) { // the first rank's count
+  for (size_t rank = all.size(); rank-- > 0;) { // the lowest rank's values win
     std::vector<float> theirs(mine.size());
     std::memcpy(theirs.data(), all[rank].data(), all[rank].size());
     if (theirs[0] != 0)
@@ -224,7 +223,7 @@ void Trainer::takeStep() {
   } catch (const Error &error) {
     throw Error(describeStep(progress.cursor), error);
   }
-  record.committed = record.values.at("committed") == 1; // not NaN, either
+  record.committed = record.values.at("committed") == 1; // false for NaN
   record.isScaleTooLarge = isScaleTooLarge(record);
   record.milliseconds = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   if (!record.committed && !record.isScaleTooLarge)
@@ -241,7 +240,7 @@ void Trainer::takeStep() {
     observer->onStep(record);
 }
 
-/// Gives the observer every parameter's value where that is due.
+/// Passes every parameter's value to the observer when histograms are due.
 void Trainer::showParameters() {
   int64_t every = setup.settings.histogramsEvery, taken = result.progress.step;
   if (!every || taken % every != 0 || taken == shownStep)
@@ -253,8 +252,8 @@ void Trainer::showParameters() {
         observer->onParameter(taken, name, whole);
 }
 
-/// Whether a step was not taken because gradients times the loss's scale overflow: the loss itself
-/// is finite, and the scale can still fall. That is how a dynamic scale finds its size.
+/// Whether a step was not taken because gradients overflow at the present loss scale: the loss
+/// itself is finite, and the scale can still fall. That is how a dynamic scale adapts.
 bool Trainer::isScaleTooLarge(const StepRecord &record) const {
   const std::optional<double> &least = setup.plan->getTraining()->leastLossScale;
   auto scale = record.values.find(kLossScale);
@@ -280,7 +279,7 @@ static std::string formatNumber(double value) {
   return text;
 }
 
-/// A step that was not taken: a line, or the end.
+/// Reports a step that was not taken, or ends the run.
 void Trainer::refuseStep(const StepRecord &record, const Batch &batch) {
   std::string line = describeStep(record.cursor) + " is not taken: the loss is " +
                      formatNumber(record.values.at("loss"));
@@ -299,7 +298,7 @@ void Trainer::refuseStep(const StepRecord &record, const Batch &batch) {
     observer->onStep(record);
   save(); // the states are those before the step
   writer.finish(session);
-  exchange(nullptr); // a rank that ends sooner would end the others while they save
+  exchange(nullptr); // a rank that exits earlier would end the job while others save
   throw Error(
       ErrorCode::InvalidArgument,
       line + "; --on-nan skip goes on without it" +
@@ -321,13 +320,13 @@ bool Trainer::isEvaluationDue() const {
   return setup.order.getEpoch(cursor) != setup.order.getEpoch(cursor - setup.step.batch);
 }
 
-/// A run that was interrupted in its last evaluation has all steps, and nothing would tell what
-/// they led to.
+/// Whether to evaluate before any step: a run that was interrupted in its last evaluation has taken
+/// all steps but lacks the result.
 bool Trainer::isEvaluationLeft() const {
   return setup.eval && setup.checkpoint && !result.signal && setup.begin.cursor >= setup.end;
 }
 
-/// The name of what a mean divides by.
+/// The name of the count that a mean is over.
 static std::string findCount(const std::string &mean, const TrainingValues &values) {
   std::string own = mean + ".count";
   return isMetric(mean) && values.contains(own) ? own : "count";
@@ -340,7 +339,7 @@ void Trainer::Means::add(const TrainingValues &values) {
     double count = values.at(isCount(name) ? name : findCount(name, values));
     if (isCount(name))
       sums[name] += count;
-    else if (count != 0) // else no label of this batch counts
+    else if (count != 0) // at 0 no label of this batch counts
       sums[name] += value * count;
   }
 }
@@ -351,7 +350,7 @@ TrainingValues Trainer::Means::get() const {
     means[name] = isCount(name) ? sum : sum / sums.at(findCount(name, sums));
   if (terms.empty())
     return means;
-  // Each loss counts in its own way. One that no label counted for adds nothing, as in a step.
+  // Each loss has its own count. A loss whose count is 0 adds nothing, as in a step.
   means.erase("loss");
   for (const std::string &term : terms)
     if (means.contains(term))
@@ -359,7 +358,7 @@ TrainingValues Trainer::Means::get() const {
   return means;
 }
 
-/// Runs all whole batches of the evaluation data. A signal ends it without a result.
+/// Evaluates all full batches of the evaluation data. A signal ends it without a result.
 void Trainer::evaluate() {
   const TrainedEntry &entry = *setup.eval;
   EvaluationRecord record;

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Every rank runs the same loop. After each step the ranks exchange its loss and the like, so that
-// all decide alike: which steps count, when to stop. Rank 0 writes the checkpoints.
+// Every rank runs the same loop. After each step the ranks exchange the loss and other values, so
+// that all make the same decisions: which steps count, when to stop. Rank 0 writes the checkpoints.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_TRAIN_TRAINER_H
@@ -20,57 +20,57 @@
 
 namespace gridloom::rt {
 
-/// What an entry's scalar outputs hold, by name.
+/// An entry's scalar outputs, by name.
 using TrainingValues = std::map<std::string, double>;
 
 struct StepRecord {
-  int64_t step = 0;   // of all that were tried, from 1
-  int64_t taken = 0;  // steps that were taken so far, this one among them if it was
+  int64_t step = 0;   // number of the step, from 1, including steps not taken
+  int64_t taken = 0;  // steps taken so far, including this one
   int64_t epoch = 0;  // of the first sample, from 1
   int64_t cursor = 0; // before the step
   double learningRate = 0;
   bool committed = true;
-  /// Not taken since the loss's scale was too large, which the step has made smaller.
+  /// Not taken because the loss scale was too large; the step has reduced the scale.
   bool isScaleTooLarge = false;
   TrainingValues values;
   double milliseconds = 0;
 };
 
 struct EvaluationRecord {
-  int64_t step = 0; // after which it was
+  int64_t step = 0; // the step before it
   int64_t taken = 0;
-  /// `loss` is the mean over all that `count` counts, a metric over what `METRIC.count` does, or
-  /// `count` where there is none; the counts are sums. What no sample counted for is not there. Of
-  /// several losses each is such a mean, and `loss` is the sum of these.
+  /// Means, and sums of the counts. `loss` is the mean over `count`, a metric the mean over
+  /// `METRIC.count`, or `count` if there is none. Values with count 0 are missing. With several
+  /// losses, each is such a mean, and `loss` is their sum.
   TrainingValues values;
   bool isBest = false;
 };
 
-/// Is told what happens, on the rank that it was given to.
+/// Receives the events of a run, on the rank that it was passed to.
 class TrainingObserver {
 public:
   virtual ~TrainingObserver() = default;
   virtual void onStep(const StepRecord &) {}
   virtual void onEvaluation(const EvaluationRecord &) {}
-  /// A parameter's whole value, every so many steps that were taken.
+  /// A parameter's whole value, every histogramsEvery taken steps.
   virtual void onParameter(int64_t taken, const std::string &, const HostArray &) {
     static_cast<void>(taken);
   }
-  /// A checkpoint is about to be written: all that was before belongs to it.
+  /// A checkpoint is about to be written: it includes all events before this call.
   virtual void onCheckpoint(const std::filesystem::path &) {}
-  /// Then, in the thread that writes it, while the next steps run: what the disk has to have before
-  /// the checkpoint is waited for here.
+  /// Called next in the thread that writes the checkpoint, while the next steps run: syncs what
+  /// must be on disk before the checkpoint.
   virtual void onSaving() {}
-  /// Something that people should know, one line.
+  /// A note for people, one line.
   virtual void onNote(const std::string &) {}
 };
 
 struct TrainingResult {
   TrainingProgress progress;
   int64_t steps = 0;    // tried in this call
-  int64_t skipped = 0;  // of these, not taken
-  int64_t rescaled = 0; // of the latter, since the loss's scale was too large
-  int signal = 0;       // that ended the run; 0: none did
+  int64_t skipped = 0;  // of these, steps not taken
+  int64_t rescaled = 0; // of the skipped, because the loss scale was too large
+  int signal = 0;       // that ended the run; 0: none
   bool stoppedEarly = false;
   std::optional<double> loss;                 // the last step's
   std::optional<EvaluationRecord> evaluation; // the last one
@@ -79,17 +79,17 @@ struct TrainingResult {
 
 class Trainer {
 public:
-  /// `observer` may be null. `getSignal`, which may be null, gives the number of a signal that asks
-  /// to end, or 0; ranks may have different answers.
+  /// `observer` may be null. `getSignal`, which may be null, returns the number of a signal that
+  /// asks to stop, or 0; it may differ between ranks.
   Trainer(const TrainingSetup &setup, Session &session, TrainingObserver *observer = nullptr,
           std::function<int()> getSignal = nullptr);
   ~Trainer();
   Trainer(const Trainer &) = delete;
   Trainer &operator=(const Trainer &) = delete;
 
-  /// Collective. Trains to the end that the setup says, or until a signal or a lack of progress.
-  /// Throws InvalidArgument naming step and samples where a step could not be taken, and the path
-  /// where a checkpoint cannot be written.
+  /// Collective. Trains to the setup's end, or until a signal or early stopping. Throws
+  /// InvalidArgument naming step and samples if a step could not be taken, or the path if a
+  /// checkpoint cannot be written.
   TrainingResult run();
 
 private:
@@ -107,10 +107,10 @@ private:
   bool isSavedBeforeTheEnd() const;
   bool isOver() const;
   void noteLeftOut() const;
-  /// Adds the values of some batches up.
+  /// Accumulates means over batches.
   class Means {
   public:
-    /// `terms`: what `loss` is the sum of, empty where it is a mean itself.
+    /// `terms`: the outputs that `loss` is the sum of; empty if it is itself a mean.
     explicit Means(const std::vector<std::string> &terms) : terms(terms) {}
     void add(const TrainingValues &values);
     TrainingValues get() const;

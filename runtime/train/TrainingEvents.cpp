@@ -15,7 +15,7 @@ static std::optional<EventPlace> findPlace(const TrainingSetup &setup) {
   return EventPlace{setup.begin.step, setup.eval && setup.begin.cursor >= setup.end};
 }
 
-/// Events may be of a run whose checkpoints are elsewhere, which this one was meant to continue.
+/// Whether to move existing events away. They may be of a run whose checkpoints are elsewhere.
 static bool keepsEarlier(const TrainingSetup &setup) {
   return setup.settings.resume && !setup.checkpoint;
 }

@@ -11,20 +11,20 @@
 
 namespace gridloom::rt {
 
-/// Event files (EventLog.h) of the steps that were taken, by their number: `loss`, metrics,
-/// `learning_rate`, `gradient_norm`, `samples_per_second`; `eval_loss` and `eval_` metrics; and
-/// histograms `parameters/NAME`. A run that is continued goes on in its folder. Where it is begun
-/// once more, since there is no checkpoint, what was there is moved into a folder in it.
+/// Event files (EventLog.h) of the taken steps, by step number: `loss`, metrics, `learning_rate`,
+/// `gradient_norm`, `samples_per_second`; `eval_loss` and `eval_` metrics; and histograms
+/// `parameters/NAME`. A resumed run continues in its folder. If there is no checkpoint and it
+/// starts anew, earlier files are moved into a subfolder.
 class TrainingEvents {
 public:
-  /// Throws InvalidArgument where the folder has events, unless `setup` is to resume a run.
+  /// Throws InvalidArgument if the folder has events, unless `setup` resumes a run.
   static void check(const std::filesystem::path &folder, const TrainingSetup &setup);
 
-  /// As EventLog's constructor.
+  /// Throws as EventLog's constructor does.
   TrainingEvents(const std::filesystem::path &folder, const TrainingSetup &setup);
 
-  /// The folder of what a run without a checkpoint had left, "earlier.1" or a later number; empty
-  /// where there was nothing.
+  /// The subfolder with the files of an earlier run without a checkpoint, "earlier.1" or a later
+  /// number; empty if there were none.
   const std::filesystem::path &getKept() const { return kept; }
 
   void add(const StepRecord &record);

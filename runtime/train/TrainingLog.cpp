@@ -1,4 +1,4 @@
-//===- TrainingLog.cpp - a table of all steps -----------------------------===//
+//===- TrainingLog.cpp - CSV log of steps ---------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -29,7 +29,7 @@ static Error refuse(const fs::path &path, const std::string &what) {
   return {ErrorCode::InvalidArgument, "--log " + path.string() + " " + what};
 }
 
-/// The metrics of an entry, in the plan's order; those of a step are after the scale of the loss.
+/// The metrics of an entry, in the plan's order; a step's loss scale comes first.
 static std::vector<std::string> findMetrics(const TrainedEntry &entry) {
   std::vector<std::string> metrics;
   if (std::ranges::count(entry.values, kLossScale))
@@ -49,7 +49,7 @@ static std::vector<std::string> findEvalValues(const TrainingSetup &setup) {
   return values;
 }
 
-/// A name may hold anything.
+/// Quotes a name for CSV if necessary.
 static std::string quote(const std::string &name) {
   if (name.find_first_of(",\"\r\n") == std::string::npos)
     return name;
@@ -69,8 +69,8 @@ static std::string makeHeader(const TrainingSetup &setup) {
   return header + "\n";
 }
 
-/// The last row's text without its evaluation's columns, and where it begins in `log`; empty where
-/// there is none.
+/// The last row's text without its evaluation columns, and its offset in `log`; empty if there is
+/// none.
 static std::pair<std::string, size_t> findLast(const std::string &log, size_t evalValues) {
   size_t begin = log.rfind('\n', log.size() - 2) + 1, end = log.size() - 1;
   for (size_t i = 0; i < evalValues && end != std::string::npos && end > begin; ++i)
@@ -79,8 +79,8 @@ static std::pair<std::string, size_t> findLast(const std::string &log, size_t ev
   return {isThere ? log.substr(begin, end - begin) : "", begin};
 }
 
-/// The part of an earlier log that is before the sample `begin`, with the header; empty where the
-/// run ended before it wrote that.
+/// The rows of an earlier log before the sample `begin.cursor`, with the header; empty if the run
+/// ended before it wrote the header.
 static std::string readEarlier(const fs::path &path, const TrainingSetup &setup) {
   std::ifstream stream(path, std::ios::binary);
   std::string kept = makeHeader(setup), line;
@@ -91,7 +91,7 @@ static std::string readEarlier(const fs::path &path, const TrainingSetup &setup)
     return "";
   if (line + "\n" != kept)
     throw refuse(path, "is no log of this run: it begins with other columns; name another file");
-  while (std::getline(stream, line) && !stream.eof()) { // a line that was cut off has no end
+  while (std::getline(stream, line) && !stream.eof()) { // skips an incomplete line
     size_t at = line.find(',', line.find(',') + 1);
     int64_t first = 0;
     const char *end = line.data() + line.size();
@@ -99,13 +99,13 @@ static std::string readEarlier(const fs::path &path, const TrainingSetup &setup)
     if (std::from_chars(digits, end, first).ec != std::errc())
       throw refuse(path, "is no log of this run: it has the row '" + line + "'; name another file");
     if (first >= setup.begin.cursor)
-      break; // as all that follow
+      break; // and so are all later rows
     kept += line + "\n";
   }
   return kept;
 }
 
-/// Terminals and pipes take a log too.
+/// Whether the log is an existing regular file; it may also be a terminal or a pipe.
 static bool isThere(const fs::path &path) {
   std::error_code error;
   return fs::is_regular_file(path, error);
@@ -124,7 +124,7 @@ void TrainingLog::check(const fs::path &path, const TrainingSetup &setup) {
   readEarlier(path, setup);
 }
 
-/// Opens or makes the file, and locks it.
+/// Opens or creates the file, and locks it.
 void TrainingLog::open() {
   for (;;) {
     Descriptor opened{::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)};
@@ -137,7 +137,7 @@ void TrainingLog::open() {
                      "is another run's that has not ended; wait for it, or name another file");
       if (stat(path.c_str(), &there) != 0 || there.st_ino != mine.st_ino ||
           there.st_dev != mine.st_dev)
-        continue; // the run that had it renamed it
+        continue; // the run that held the lock renamed it
     }
     FILE *stream = fdopen(opened.number, "a");
     if (!stream)
@@ -148,7 +148,8 @@ void TrainingLog::open() {
   }
 }
 
-/// The rows may be of a run whose checkpoints are elsewhere, which this one was meant to continue.
+/// Renames a log with rows if there is no checkpoint: they may be of a run that this one was meant
+/// to continue but whose checkpoints are elsewhere.
 void TrainingLog::keepEarlier(const TrainingSetup &setup) {
   std::error_code error;
   if (setup.checkpoint || fs::file_size(path, error) <= makeHeader(setup).size() || error)
@@ -163,7 +164,7 @@ void TrainingLog::keepEarlier(const TrainingSetup &setup) {
   open();
 }
 
-/// Cuts what is made again, and returns what stays.
+/// Cuts off rows that the resumed run writes again, and returns the rest.
 std::string TrainingLog::readKept(const TrainingSetup &setup) {
   keepEarlier(setup);
   std::string contents = readEarlier(path, setup);
@@ -186,13 +187,13 @@ TrainingLog::TrainingLog(fs::path given, const TrainingSetup &setup)
 }
 
 TrainingLog::~TrainingLog() {
-  // What is left after an error is written as far as that can be done.
+  // After an error, write the rest if possible.
   if (!row.empty())
     row += evaluated + "\n";
   fwrite(row.data(), 1, row.size(), file.get());
 }
 
-/// The shortest text that reads back as this f32, or as a number close to this double.
+/// 9 significant digits: an f32 reads back exactly, a double approximately.
 static std::string format(double value) {
   char text[64];
   snprintf(text, sizeof text, "%.9g", value);
@@ -226,7 +227,7 @@ void TrainingLog::add(const EvaluationRecord &record) {
   evaluated.clear();
   for (const std::string &name : evalValues)
     evaluated += "," + format(record.values, name);
-  if (isAgain) // the file lacks the row
+  if (isAgain) // the row was cut off the file
     flush();
 }
 
@@ -245,7 +246,7 @@ void TrainingLog::write(std::string_view text) {
 }
 
 void TrainingLog::sync() const {
-  // Terminals and pipes have nothing to sync.
+  // Terminals and pipes cannot be synced.
   if (fsync(fileno(file.get())) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
     throw refuse(path, std::string("cannot be written: ") + strerror(errno));
 }

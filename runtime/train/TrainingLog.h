@@ -1,4 +1,4 @@
-//===- TrainingLog.h - a table of all steps ---------------------*- C++ -*-===//
+//===- TrainingLog.h - CSV log of steps -------------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -13,39 +13,38 @@
 
 namespace gridloom::rt {
 
-/// A CSV file with a row for each step, and the evaluation after it where there was one:
+/// A CSV file with a row for each step and the evaluation after it, if any:
 ///
 ///   step,epoch,first_sample,loss,count,learning_rate,gradient_norm,committed,loss_scale,METRICS,ms,
 ///   eval_loss,eval_METRICS
 ///
-/// `loss_scale` is there where the plan has one.
-/// `first_sample` counts the samples of the whole run that were read before the step. A run that
-/// was interrupted after its last checkpoint has rows that the resumed one makes again: they go. A
-/// log whose run is begun once more, since there is no checkpoint, is kept under another name.
+/// `loss_scale` is there if the plan has one. `first_sample` is the number of samples that the
+/// whole run read before the step. A resumed run cuts off rows after its checkpoint and writes them
+/// again. If there is no checkpoint and the run starts anew, the earlier log is renamed.
 class TrainingLog {
 public:
-  /// Throws InvalidArgument where there is a file of this name, unless `setup` is to resume a run
-  /// whose log it is.
+  /// Throws InvalidArgument if the file exists, unless `setup` resumes a run and the file is its
+  /// log.
   static void check(const std::filesystem::path &path, const TrainingSetup &setup);
 
-  /// The name that the log of a run without a checkpoint was given, "log.csv.1" or a later number;
-  /// empty where there was none with a row.
+  /// The new name of an earlier run's log without a checkpoint, "log.csv.1" or a later number;
+  /// empty if there was none with rows.
   const std::filesystem::path &getKept() const { return keptPath; }
 
-  /// Opens the file for this run alone: it is locked as long as this lives, as CheckpointLock does.
-  /// Throws InvalidArgument with the path and the system's reason, or where another run has it.
+  /// Opens the file and locks it for this run, as CheckpointLock does. Throws InvalidArgument with
+  /// the path and the system's reason, or if another run has it.
   TrainingLog(std::filesystem::path path, const TrainingSetup &setup);
   ~TrainingLog();
   TrainingLog(const TrainingLog &) = delete;
   TrainingLog &operator=(const TrainingLog &) = delete;
 
-  /// The row is in the file when the next one comes, at latest.
+  /// The row is written to the file by the next call at the latest.
   void add(const StepRecord &record);
   void add(const EvaluationRecord &record);
   /// Writes the last row. Throws InvalidArgument with the path and the system's reason.
   void flush();
-  /// Waits until the disk has what is flushed: a checkpoint that outlasts a power failure has its
-  /// rows then. Any thread may call it beside the others.
+  /// Waits until flushed rows are on disk, so that a checkpoint that survives a power failure has
+  /// its rows. May run in another thread at the same time.
   void sync() const;
 
 private:
@@ -61,8 +60,8 @@ private:
   };
   std::unique_ptr<FILE, Closer> file;
   std::string row, evaluated; // of the last step
-  /// Where all steps were logged before: the last row in the file, but for the evaluation that is
-  /// made again, and where it begins.
+  /// For a run whose steps are all logged: the file's last row without the evaluation, which is
+  /// done again, and its offset.
   std::string lastRow;
   size_t lastBegin = 0;
 };

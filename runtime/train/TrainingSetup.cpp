@@ -1,4 +1,4 @@
-//===- TrainingSetup.cpp - what a training run is made of -----------------===//
+//===- TrainingSetup.cpp - settings and data of a training run ------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -31,7 +31,7 @@ bool gridloom::rt::isMetric(const std::string &output) {
 // The plan's part
 //===----------------------------------------------------------------------===//
 
-/// The one specialisation of an entry that has the sizes given, or one for each size of `padTo`.
+/// The only specialisation of an entry that binds `dims`, under 0, or one for each size of `padTo`.
 static std::map<int64_t, const EntrySpecialisation *>
 choose(const Entry &entry, const std::map<std::string, int64_t> &dims, const std::string &padTo) {
   std::map<int64_t, const EntrySpecialisation *> sizes;
@@ -55,7 +55,7 @@ choose(const Entry &entry, const std::map<std::string, int64_t> &dims, const std
               (padTo.empty() ? "; --pad-to NAME takes several of one dimension" : ""));
 }
 
-/// The inputs that are read from data, which have a batch as their first dimension.
+/// Finds the inputs that are read from data; their first dimension is the batch.
 static void findColumns(const TrainingSettings &settings, const std::string &entry,
                         TrainedEntry &found) {
   const Argument *first = nullptr;
@@ -81,7 +81,7 @@ static void findColumns(const TrainingSettings &settings, const std::string &ent
     throw usage("input " + first->describe() + " of entry '" + entry + "' has no samples");
 }
 
-/// What of an input is as long as the sample, and what stands behind the sample's end: zeros, or
+/// Finds the dimensions of an input that vary with the sample's length, and the padding: zero, or
 /// the label that no loss and no metric counts.
 static void findPadding(const Plan &plan, const Argument &input, const std::string &padTo,
                         DataSet::Column &column) {
@@ -146,7 +146,7 @@ static TrainedEntry openEntry(const Plan &plan, const char *name, const Training
   return entry;
 }
 
-/// The values of inputs that are no data.
+/// Makes the values of inputs that are not read from data.
 static void makeConstants(TrainingSetup &setup) {
   for (const auto &[name, text] : setup.settings.inputs) {
     const Argument *input = setup.step.specialisation->findInput(name);
@@ -202,7 +202,7 @@ void TrainingSetup::requireUnused() const {
   if (!settings.resume)
     throw usage("--checkpoint-dir " + folder.string() + " has checkpoints, the last of step " +
                 std::to_string(steps.back()) + "; continue it with --resume, or name a new folder");
-  // The last --keep of them would stay, of whatever run.
+  // Only the last --keep checkpoints are kept, of whichever run.
   std::error_code error;
   fs::path from = fs::canonical(checkpointPath, error).parent_path();
   if (!fs::equivalent(from, folder, error))
@@ -232,7 +232,7 @@ static void requireSameRun(const TrainingSetup &setup) {
   setup.checkpoint->requireFits(setup.states);
 }
 
-/// Reads the checkpoint to continue, where there is one.
+/// Reads the checkpoint to resume from, if any.
 static void readCheckpoint(TrainingSetup &setup) {
   const TrainingSettings &settings = setup.settings;
   if (!settings.resume)
@@ -251,12 +251,12 @@ static void readCheckpoint(TrainingSetup &setup) {
   requireSameRun(setup);
 }
 
-/// Where the cursor ends.
+/// The cursor at the end of the run.
 static int64_t findEnd(const TrainingSetup &setup) {
   const TrainingSettings &settings = setup.settings;
   int64_t times = settings.steps ? settings.steps : std::max<int64_t>(settings.epochs, 1);
   int64_t each = settings.steps ? setup.step.batch : setup.step.data.getNumSamples(), end = 0;
-  // The last batch may reach beyond the end.
+  // Leave room: the last batch may reach beyond the end.
   if (times < 0 || __builtin_mul_overflow(times, each, &end) || end > INT64_MAX / 4)
     throw usage(std::to_string(times) + " times " + std::to_string(each) +
                 " samples are more than a run can count");

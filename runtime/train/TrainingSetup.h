@@ -1,4 +1,4 @@
-//===- TrainingSetup.h - what a training run is made of ---------*- C++ -*-===//
+//===- TrainingSetup.h - settings and data of a training run ----*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -16,57 +16,57 @@
 
 namespace gridloom::rt {
 
-/// The entries of a plan that trains, and the input that they share with the loop.
+/// The entries of a plan that trains, and the input that the trainer sets.
 inline constexpr const char *kTrainEntry = "train_step";
 inline constexpr const char *kEvalEntry = "eval";
 inline constexpr const char *kLearningRate = "learning_rate";
-/// An output of the step where the loss has a scale.
+/// An output of the training entry if the loss has a scale.
 inline constexpr const char *kLossScale = "loss_scale";
-/// Whether an output of theirs is a metric, which people look at: a mean over what the output
-/// `NAME.count` counts, or `count` where the plan has no such output.
+/// Whether an entry's output is a metric for people: a mean over the count in output `NAME.count`,
+/// or `count` if the plan has no such output.
 bool isMetric(const std::string &output);
 
-/// What a run is told.
+/// The options of a run.
 struct TrainingSettings {
   std::filesystem::path data;
   std::filesystem::path evalData; // empty: none
-  /// The length of the run, counted from its beginning also where it is resumed: this many batches,
-  /// or all samples this many times. Both 0: one epoch.
+  /// The length of the run, counted from its start even if it is resumed: this many batches, or
+  /// this many epochs. Both 0: one epoch.
   int64_t steps = 0, epochs = 0;
-  std::optional<uint64_t> seed;       // of the samples' order; the checkpoint's, else 0
-  std::optional<double> learningRate; // the plan's
+  std::optional<uint64_t> seed;       // of the samples' order; default: the checkpoint's, else 0
+  std::optional<double> learningRate; // default: the plan's
   std::string schedule = "constant";  // see Schedule.h
-  int64_t evalEvery = 0;              // steps; 0: after each epoch. The last step always
+  int64_t evalEvery = 0;              // steps; 0: after each epoch. Always after the last step
   int64_t patience = 0;               // evaluations without a better loss; 0: never stop early
   std::filesystem::path checkpoints;  // empty: none
-  int64_t checkpointEvery = 0;        // steps; 0: at the end alone
-  int64_t keep = 3;                   // checkpoints
-  int64_t histogramsEvery = 0;        // taken steps between those of parameters; 0: none
-  /// Continue a checkpoint: `resumeFrom`, or the latest in `checkpoints` where that is empty; a
-  /// folder without any is begun.
+  int64_t checkpointEvery = 0;        // steps; 0: only at the end
+  int64_t keep = 3;                   // number of checkpoints
+  int64_t histogramsEvery = 0;        // taken steps between parameter histograms; 0: none
+  /// Continue from checkpoint `resumeFrom`, or from the latest in `checkpoints` if that is empty;
+  /// start anew if there is none.
   bool resume = false;
   std::filesystem::path resumeFrom;
-  /// Go on after a step that was not taken because its loss or gradients are not finite.
+  /// Continue after a step that was not taken because its loss or gradients are not finite.
   bool skipNonFinite = false;
-  std::map<std::string, int64_t> dims; // which specialisation
-  /// The dimension in which samples have different lengths, which data `padTo`.npy says; empty:
-  /// none. A batch takes the smallest specialisation that holds its longest sample.
+  std::map<std::string, int64_t> dims; // selects the specialisation
+  /// The dimension in which samples have different lengths, which data `padTo`.npy lists; empty:
+  /// none. A batch runs on the smallest specialisation that holds its longest sample.
   std::string padTo;
-  std::map<std::string, std::string> inputs; // values of inputs that are no data, see Generator.h
+  std::map<std::string, std::string> inputs; // values of other inputs, see Generator.h
 };
 
 /// One of a plan's entries with the data that it reads.
 struct TrainedEntry {
   /// The largest of `sizes`.
   const EntrySpecialisation *specialisation = nullptr;
-  /// With padTo its sizes, ascending; else the one specialisation under 0.
+  /// Specialisations by size of padTo; without padTo, the only one under 0.
   std::map<int64_t, const EntrySpecialisation *> sizes;
-  int64_t batch = 0;                // samples of a call
+  int64_t batch = 0;                // samples per call
   std::vector<std::string> columns; // inputs that come from the data
   std::vector<std::string> values;  // outputs that are one f32
   DataSet data;
 
-  /// A batch of some samples: which, its inputs by name, and what to run on them.
+  /// A batch: its samples, the inputs by name, and the specialisation to run.
   struct Batch {
     std::vector<int64_t> samples;
     const EntrySpecialisation *specialisation = nullptr;
@@ -75,19 +75,19 @@ struct TrainedEntry {
   Batch makeBatch(std::vector<int64_t> samples) const;
 };
 
-/// Everything that can be checked before a rank starts: it is made once, in the launching process,
-/// and ranks inherit it.
+/// Everything that can be checked before a rank starts: prepared once, in the launching process,
+/// and inherited by the ranks.
 struct TrainingSetup {
-  /// Throws InvalidArgument, in one line with the remedy, for a plan that does not train, data or
-  /// inputs that do not fit it, and a checkpoint that is damaged or of another run.
+  /// Throws InvalidArgument, in one line with the remedy, if the plan does not train, data or
+  /// inputs do not fit it, or the checkpoint is damaged or of another run.
   static TrainingSetup prepare(std::shared_ptr<const Plan> plan, TrainingSettings settings);
 
-  /// Throws InvalidArgument where the folder of checkpoints has some that would be mixed up with
-  /// this run's: also for after it is locked, since another run may have saved since the setup.
+  /// Throws InvalidArgument if the checkpoint folder has checkpoints that would be mixed up with
+  /// this run's. Call it again once the folder is locked: another run may have saved meanwhile.
   void requireUnused() const;
-  /// The steps of the whole run, also those before a checkpoint.
+  /// The steps of the whole run, including those before a checkpoint.
   int64_t getNumSteps() const;
-  /// The steps that are done where `cursor` samples have been read.
+  /// The steps that read `cursor` samples.
   int64_t getStepsDone(int64_t cursor) const;
 
   std::shared_ptr<const Plan> plan;
@@ -97,11 +97,11 @@ struct TrainingSetup {
   SampleOrder order{1, 0};
   Schedule schedule;
   double learningRate = 0;
-  int64_t end = 0;                            // where the cursor ends
-  TrainingProgress begin;                     // the first step's
-  std::map<std::string, HostArray> constants; // inputs that are no data
+  int64_t end = 0;                            // the cursor at the end
+  TrainingProgress begin;                     // before the first step
+  std::map<std::string, HostArray> constants; // inputs that are not read from data
   std::map<std::string, Checkpoint::Wanted> states;
-  std::optional<Checkpoint> checkpoint; // what the states begin with; else they are the plan's
+  std::optional<Checkpoint> checkpoint; // the states' initial values; none: the plan's
   std::filesystem::path checkpointPath;
 };
 

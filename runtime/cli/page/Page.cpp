@@ -16,14 +16,14 @@
 using namespace gridloom;
 using namespace gridloom::rt;
 
-/// A view of `inspect`, as its --json prints it.
+/// A view of `inspect` as --json prints it.
 static Json toJson(const Document &document) {
   std::ostringstream text;
   document.write(text, /*asJson=*/true);
   return Json::parse(text.str());
 }
 
-/// The objects of a list with these fields alone, whatever else the report has.
+/// The objects of a list with only these fields.
 static Json takeFields(const Json &list, const std::vector<const char *> &texts,
                        const std::vector<const char *> &numbers) {
   Json rows = Json::array();
@@ -96,7 +96,7 @@ static Json collectData(const Plan &plan, const std::filesystem::path &trace) {
   return data;
 }
 
-/// Text between tags.
+/// Escapes text for HTML.
 static std::string escapeHtml(const std::string &text) {
   std::string escaped;
   for (char c : text)
@@ -107,7 +107,7 @@ static std::string escapeHtml(const std::string &text) {
   return escaped;
 }
 
-/// JSON in which nothing ends a script element: names of a model may hold any text.
+/// JSON that cannot end a script element: names in a model may contain any text.
 static std::string dumpForScript(const Json &data) {
   std::string text;
   for (char c : data.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace))
@@ -121,7 +121,7 @@ static std::string dumpForScript(const Json &data) {
   return text;
 }
 
-/// The markup with a text in the place of each {{name}}; texts are not searched for names.
+/// Replaces each {{name}} in the markup; does not search the inserted texts.
 static std::string fill(const std::string &markup,
                         const std::map<std::string, std::string> &texts) {
   std::string page;

@@ -10,10 +10,10 @@
 
 namespace gridloom::rt {
 
-/// The text of a page that needs no other file: markup, style, script and the plan's data, of which
-/// the page says what was left out for size. `trace` is a file that `gridloom run --trace` wrote,
-/// or empty. Throws InvalidArgument where that is none of this plan, and InvalidPlan where the
-/// plan's report.json or timeline.json are damaged; without these the page lacks times.
+/// The text of a self-contained page: markup, style, script and the plan's data; the page says what
+/// was left out for size. `trace` is a file of `gridloom run --trace`, or empty. Throws
+/// InvalidArgument if it is not a trace of this plan, and InvalidPlan if the plan's report.json or
+/// timeline.json is damaged; without these the page has no times.
 std::string makePage(const Plan &plan, const std::filesystem::path &trace);
 
 } // namespace gridloom::rt

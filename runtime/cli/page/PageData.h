@@ -1,12 +1,12 @@
-//===- PageData.h - what a page shows ---------------------------*- C++ -*-===//
+//===- PageData.h - data of the page ----------------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// Parts of the page's data as JSON. Times and decisions are those of the plan's report.json and
-// timeline.json; nothing is estimated here. Fields of the report that are absent, or of another
-// type than the compiler writes, are passed over, as `explain` does.
+// Parts of the page's data as JSON. Times and decisions come from the plan's report.json and
+// timeline.json; nothing is estimated here. Fields of the report that are missing, or of another
+// type than the compiler writes, are skipped, as in `explain`.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_CLI_PAGE_PAGEDATA_H
@@ -17,28 +17,28 @@
 
 namespace gridloom::rt {
 
-/// Rows of one table at most.
+/// The largest number of rows in a table.
 inline constexpr size_t kMostPageRows = 10'000;
 
-/// Rows, which are objects with the same keys, as columns: a list of values for each key, or, where
-/// texts repeat, {"texts": [...], "at": [...]}.
+/// Packs rows, which are objects with the same keys, as columns: a list of values for each key, or
+/// {"texts": [...], "at": [...]} if texts repeat.
 Json packRows(const std::vector<Json> &rows);
 
-/// A table of weights, inputs, outputs and the values in between, those with equal rows but for a
-/// layer's number as one row. What was left out is added to `notes`.
+/// A table of weights, inputs, outputs and intermediate values; rows that differ only in a layer's
+/// number are merged. Adds to `notes` what was left out.
 Json makeTensors(const Plan &plan, const Json &report, std::vector<std::string> &notes);
 /// `inspect collectives` with the report's times.
 Json makeCollectiveRows(const Plan &plan, const Json &report, std::vector<std::string> &notes);
 
-/// The model's operations by the scopes of their ONNX names; equal layers are one.
+/// The model's operations as a tree by the scopes of their ONNX names; equal layers are merged.
 Json makeModelTree(const Json &report, const Json &timeline, std::vector<std::string> &notes);
 
-/// The first field that timeline.json lacks or has with another type than the compiler writes; ""
-/// of a file that the page can draw.
+/// The first field of timeline.json that is missing or has another type than the compiler writes;
+/// "" if the page can draw the file.
 std::string findTimelineFault(const Json &timeline);
-/// A timeline without faults, without steps that are not drawn where there are too many.
+/// The programs of a timeline without faults; drops steps that are not drawn if there are too many.
 Json makePrograms(const Json &timeline, std::vector<std::string> &notes);
-/// The run of a trace, drawn as the programs of timeline.json are.
+/// The run of a trace, in the form of the programs of timeline.json.
 Json makeTrace(const Plan &plan, const std::filesystem::path &path, const Json &timeline,
                std::vector<std::string> &notes);
 

@@ -1,11 +1,11 @@
-//===- PageModel.cpp - a model by the scopes of its names -----------------===//
+//===- PageModel.cpp - tree of a model's nodes by scope -------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// The nodes of a model make a tree: "/layers.3/attn/MatMul" is in the scope "attn" of the scope
-// "layers.3". Scopes that differ in a number alone, as layers do, are one with a list of numbers.
+// The nodes of a model form a tree: "/layers.3/attn/MatMul" is in scope "attn" of scope "layers.3".
+// Scopes that differ only in a number, such as layers, are merged into one with a list of numbers.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/ShardingText.h"
@@ -19,12 +19,12 @@
 using namespace gridloom;
 using namespace gridloom::rt;
 
-/// Nodes and scopes that are drawn, the outer ones first; of others there are the sums alone.
+/// How many nodes and scopes are drawn, outer ones first; the others only count in sums.
 static constexpr size_t kMostDrawn = 10'000;
 
 namespace {
 
-/// An operation of a node, as the shard phase has it.
+/// An operation of a node after the shard phase.
 struct Op {
   std::string name, type, sharding, reason;
   bool operator<(const Op &other) const {
@@ -33,22 +33,22 @@ struct Op {
   }
 };
 
-/// Operations and simulated time per set of axes.
+/// Number of operations and simulated time for one set of axes.
 struct Share {
   int64_t nodes = 0;
   double ms = 0;
 };
 
 struct Scope {
-  std::string name, path; ///< the path: of a node its whole name
+  std::string name, path; ///< path: a node's full name
   std::vector<std::unique_ptr<Scope>> children;
   std::map<std::string, Scope *> byName;
   std::vector<Op> ops;                      ///< of a node
-  std::vector<Json> collectives;            ///< of a node: their numbers
-  std::vector<std::string> collectiveTexts; ///< what they are
+  std::vector<Json> collectives;            ///< of a node: their ids
+  std::vector<std::string> collectiveTexts; ///< their kinds and axes
   double ms = 0;                            ///< of a node
   std::map<std::string, Share> shares;      ///< by axes
-  std::vector<int64_t> numbers;             ///< of the scopes that this one stands for
+  std::vector<int64_t> numbers;             ///< of the scopes merged into this one
   size_t signature = 0;
   bool isDrawn = false;
   bool isNode() const { return !ops.empty(); }
@@ -82,13 +82,13 @@ private:
 
 } // namespace
 
-/// The first of "/a/MatMul + /a/Add", which are computed together.
+/// The first node of "/a/MatMul + /a/Add", which are computed together.
 static std::string getFirstNode(const std::string &nodes) {
   return nodes.substr(0, nodes.find(" + "));
 }
 
 static std::vector<std::string> splitPath(const std::string &name) {
-  constexpr size_t deepest = 16; // of scopes: nobody opens more
+  constexpr size_t deepest = 16; // scope depth that people may want to open
   std::vector<std::string> parts;
   std::string part;
   for (char c : name + "/") {
@@ -105,10 +105,10 @@ static std::vector<std::string> splitPath(const std::string &name) {
   return parts;
 }
 
-/// "h.12" as "h.#" and 12; -1 without a number. Of "features.3.1" the last one counts: its scope
-/// has the others.
+/// Splits "h.12" into "h.#" and 12; -1 if there is no number. In "features.3.1" the last number
+/// counts: the other is the scope's.
 static std::pair<std::string, int64_t> cutNumber(const std::string &name) {
-  std::string inScope = "/" + name; // "12" of "/blocks/12/Add" is a number in a name
+  std::string inScope = "/" + name; // "12" in "/blocks/12/Add" is a layer number too
   std::vector<LayerNumber> found = findLayers(inScope, "/._");
   if (found.empty())
     return {name, -1};
@@ -134,7 +134,7 @@ void ModelTree::add(const Json &value) {
       parts.push_back(node.empty() ? "unnamed" : node);
     for (size_t i = 0; i < parts.size(); ++i) {
       bool isNode = i + 1 == parts.size();
-      // A node may have the name of a scope.
+      // A node and a scope may have the same name.
       Scope *&child = scope->byName[isNode ? parts[i] + "\n" : parts[i]];
       if (!child) {
         child = scope->children.emplace_back(std::make_unique<Scope>()).get();
@@ -168,8 +168,8 @@ void ModelTree::addCollective(const Json &collective) {
   leaf->collectiveTexts.push_back(getList(collective, "axes").dump());
 }
 
-/// Equal numbers for scopes with equal contents, whatever the numbers in their names. A report's
-/// texts may hold anything, so they are not joined: counts say which of them are what.
+/// Gives scopes with equal contents equal signatures, whatever the numbers in their names. Texts of
+/// a report may contain anything, so they are kept as a list with counts, not joined.
 void ModelTree::sign(Scope &scope) {
   std::vector<std::string> parts{cutNumber(scope.name).first,
                                  std::to_string(scope.collectiveTexts.size()),
@@ -191,8 +191,8 @@ static void addTimes(Scope &to, const Scope &from) {
     addTimes(*to.children[i], *from.children[i]);
 }
 
-/// Scopes alone are folded, and only where none of another kind is in between: "ln_1" and "ln_2" of
-/// a layer stay two. Layers of several kinds may take turns.
+/// Merges equal scopes, but not nodes, and only without a scope of another pattern between them:
+/// "ln_1" and "ln_2" of a layer stay separate. Layers of several kinds may alternate.
 void ModelTree::fold(Scope &scope) {
   std::map<size_t, Scope *> first;
   std::string kind;
@@ -217,7 +217,7 @@ void ModelTree::fold(Scope &scope) {
     fold(*child);
 }
 
-/// A scope's shares are those of one of the scopes that it stands for, but its times are of all.
+/// Sums nodes and times by axes: of merged scopes, the nodes of one and the times of all.
 void ModelTree::sum(Scope &scope) {
   if (scope.isNode())
     scope.shares[listAxes(scope.ops.back().sharding)] = {1, scope.ms};

@@ -52,7 +52,7 @@ Json gridloom::rt::packRows(const std::vector<Json> &rows) {
   return {{"rows", rows.size()}, {"columns", std::move(columns)}};
 }
 
-/// Leaves the rows that are largest by `key`, in their order.
+/// Keeps the rows that are largest by `key`, in their order.
 static void limitRows(std::vector<Json> &rows, const char *key, const std::string &what,
                       std::vector<std::string> &notes) {
   if (rows.size() <= kMostPageRows)
@@ -96,8 +96,9 @@ static std::string replaceAll(std::string text, const std::string &from, const s
   return text;
 }
 
-/// Rows that differ in a layer's number alone become one, with the numbers in braces: "h.{0-11}.w".
-/// Nodes that are computed together have the number several times, and a reason may name the layer.
+/// Merges rows that differ only in a layer's number, with the numbers in braces: "h.{0-11}.w".
+/// Nodes that are computed together contain the number several times, and a reason may name the
+/// layer.
 static std::vector<Json> foldRows(const std::vector<Json> &rows) {
   struct Fold {
     Json row;
@@ -136,14 +137,14 @@ static std::vector<Json> foldRows(const std::vector<Json> &rows) {
 }
 
 namespace {
-/// "tensor<4x6xf32>", taken apart.
+/// "tensor<4x6xf32>", parsed.
 struct TensorType {
   std::string element;
   std::vector<int64_t> dims;
 };
 } // namespace
 
-/// None of other types, and where a dimension is not known.
+/// Nothing for other types or unknown dimensions.
 static std::optional<TensorType> parseType(const std::string &text) {
   size_t close = text.rfind('>');
   if (!text.starts_with("tensor<") || close == std::string::npos)
@@ -157,7 +158,7 @@ static std::optional<TensorType> parseType(const std::string &text) {
   return type.element.starts_with('?') ? std::nullopt : std::optional(type);
 }
 
-/// By MLIR's name, "ui8" or "f8E5M2"; none of other types.
+/// The type of MLIR's name, "ui8" or "f8E5M2"; nothing for other names.
 static std::optional<DataType> findElementType(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return char(tolower(c)); });
@@ -169,8 +170,9 @@ static std::optional<DataType> findElementType(std::string name) {
   return name == "i1" ? std::optional(DataType::Bool) : std::nullopt;
 }
 
-/// The elements of one device's part. Axes of `sharding` that the mesh lacks cut in time. The text
-/// is a report's and may name an axis any number of times, which integers would not hold.
+/// The number of elements of one device's part. Ignores axes that the mesh lacks: they split in
+/// time. In double, since a report may name an axis any number of times, which would overflow
+/// integers.
 static double countLocal(const Mesh &mesh, const TensorType &type, const std::string &sharding) {
   double count = 1;
   std::istringstream parts(sharding.substr(std::min<size_t>(1, sharding.size())));
@@ -191,7 +193,7 @@ static double countLocal(const Mesh &mesh, const TensorType &type, const std::st
 }
 
 namespace {
-/// Rows of the table of tensors, equal ones once.
+/// The table of tensors, without duplicates.
 class TensorRows {
 public:
   explicit TensorRows(const Plan &plan) : plan(plan) {}
@@ -202,7 +204,7 @@ public:
 private:
   struct Tensor {
     std::string name, kind, type, sharding;
-    Json stage, deviceBytes; ///< null where they are not known
+    Json stage, deviceBytes; ///< null if unknown
     double bytes = 0;
     std::string reason;
   };
@@ -275,7 +277,7 @@ Json gridloom::rt::makeTensors(const Plan &plan, const Json &report,
   return packRows(folded);
 }
 
-/// What the report says of a collective's times, in microseconds.
+/// Adds the report's times of a collective, in microseconds.
 static void addReported(Json &row, const Json &reported, int64_t times) {
   double estimate = getNumber(reported, "estimate_us");
   const Json &simulated = getField(reported, "time_us"),

@@ -1,4 +1,4 @@
-//===- PageTimeline.cpp - simulated and real runs of a page ---------------===//
+//===- PageTimeline.cpp - simulated and traced runs -----------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -17,7 +17,7 @@ using namespace gridloom;
 using namespace gridloom::rt;
 namespace fs = std::filesystem;
 
-/// Of a trace; further ranks are left out, and further blocks joined.
+/// Limits for a trace: further ranks are dropped, further blocks merged.
 static constexpr size_t kMostRanks = 16, kMostBlocks = 20'000;
 
 //===----------------------------------------------------------------------===//
@@ -77,8 +77,7 @@ std::string gridloom::rt::findTimelineFault(const Json &timeline) {
   return "";
 }
 
-/// Leaves the steps that blocks show and the longest of the others, `most` in all or all that are
-/// shown.
+/// Keeps the steps that blocks refer to, and the longest others up to `most` in all.
 static size_t limitSteps(Json &stage, size_t most) {
   Json &steps = stage["steps"];
   if (steps.size() <= most)
@@ -155,9 +154,9 @@ Json gridloom::rt::makePrograms(const Json &timeline, std::vector<std::string> &
 
 namespace {
 
-/// What a trace says of one rank.
+/// One rank's part of a trace.
 struct RankTrace {
-  std::map<int64_t, std::string> streams; ///< names by number
+  std::map<int64_t, std::string> streams; ///< name by number
   std::vector<std::pair<int64_t, TraceEvent>> events;
 };
 
@@ -258,7 +257,7 @@ std::map<int, RankTrace> TraceReader::read() const {
   return ranks;
 }
 
-/// The program that has most of the trace's steps; throws where none has any.
+/// The program that shares most steps with the trace; throws if none shares any.
 static size_t findProgram(const fs::path &path, const Json &programs, const StepList &steps) {
   size_t best = 0, most = 0, number = 0;
   for (const Json &program : programs) {
@@ -292,17 +291,17 @@ static std::vector<int> chooseRanks(const Plan &plan, const std::map<int, RankTr
 }
 
 namespace {
-/// Ranks of a trace with their streams, whose blocks are not packed yet.
+/// Collects ranks of a trace and their streams, then packs the blocks.
 class TraceDrawing {
 public:
   explicit TraceDrawing(const Plan &plan, const std::map<int, RankTrace> &traced);
   void add(int rank, RankTrace trace);
-  /// Joins short blocks. Nothing can be added any more.
+  /// Merges short blocks and returns the result. Call once, after all `add`.
   Json finish(const fs::path &path, const Json &timeline);
 
 private:
   const Plan &plan;
-  int64_t first = INT64_MAX, last = INT64_MIN; ///< nanoseconds of all ranks
+  int64_t first = INT64_MAX, last = INT64_MIN; ///< in nanoseconds, over all ranks
   StepList steps;
   std::vector<Lane> lanes; ///< of all streams, in their order
   Json ranks = Json::array();

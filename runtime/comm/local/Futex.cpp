@@ -14,7 +14,7 @@
 
 using namespace gridloom::rt;
 
-/// Not FUTEX_PRIVATE: the word may lie in another process too.
+/// Not FUTEX_PRIVATE: other processes may share the word.
 static long futex(std::atomic<uint32_t> *word, int operation, uint32_t value,
                   const timespec *timeout) {
   return syscall(SYS_futex, reinterpret_cast<uint32_t *>(word), operation, value, timeout, nullptr,

@@ -12,32 +12,32 @@
 
 namespace gridloom::rt {
 
-/// The time that a waiter spins and yields before it sleeps. Yielding costs little on an idle
-/// machine and lets the rank that is waited for run on a busy one, so there is more of it than of
-/// spinning; with more ranks than cores there is little of both.
+/// How long a waiter spins and yields before it sleeps. Yielding costs little on an idle machine
+/// and lets the awaited rank run on a busy one, so it is longer than spinning; with more ranks than
+/// cores both are short.
 struct Patience {
   unsigned spins = 0;
   unsigned yields = 0;
   static Patience forRanks(int ranks);
 };
 
-/// A count that only grows, in shared memory, on a cache line of its own. Comparison is by signed
-/// difference, so it may wrap. Zero-filled memory is a valid counter at zero.
+/// A monotonic counter in shared memory, on its own cache line. Comparison is by signed difference,
+/// so it may wrap. Zero-filled memory is a valid counter at zero.
 class alignas(64) Counter {
 public:
-  /// True once the count has come to `target`; what was written before that advance is visible.
+  /// Whether the count has reached `target`; acquires what was written before that advance.
   bool hasReached(uint32_t target) const {
     return int32_t(value.load(std::memory_order_acquire) - target) >= 0;
   }
   uint32_t get() const { return value.load(std::memory_order_acquire); }
 
-  /// Sets the count and wakes whoever sleeps on it. Only one thread advances a counter.
+  /// Sets the count and wakes all sleepers. Only one thread may advance a counter.
   void advanceTo(uint32_t target);
 
-  /// Spins and yields; true when the count came to `target`.
+  /// Spins and yields; true if the count has reached `target`.
   bool spinUntil(uint32_t target, Patience patience) const;
 
-  /// Sleeps until an advance or `limit`, whichever is first; may return early.
+  /// Sleeps until an advance, for at most `limit`; may return early.
   void sleepUntil(uint32_t target, std::chrono::milliseconds limit);
 
 private:

@@ -11,7 +11,7 @@ static constexpr size_t entriesPerRank = 256;
 
 LocalBoard::LocalBoard(std::shared_ptr<Membership> ofJob, uint32_t generation)
     : membership(std::move(ofJob)) {
-  // No communicator has no members.
+  // The key has no members, unlike those of communicators.
   key.epoch = membership->getEpoch();
   key.generation = generation;
   Segment &segment = membership->getSegment();
@@ -46,7 +46,8 @@ void LocalBoard::publish(int rank, const std::string &communicator, uint64_t cou
   Entry *entry = find(rank, name);
   if (!entry)
     return;
-  // Only the rank's own process writes its part. A name without its count reads as 0.
+  // Only the rank's own process writes its entries. A name whose count is not yet written reads as
+  // 0.
   entry->name.store(name, std::memory_order_release);
   entry->count.store(count, std::memory_order_release);
 }

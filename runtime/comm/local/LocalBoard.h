@@ -10,10 +10,10 @@
 
 namespace gridloom::rt {
 
-/// A table in the job's segment: for each rank, how far it came on each of its communicators.
+/// A table in the job's segment: each rank's progress on each of its communicators.
 class LocalBoard final : public ProgressBoard {
 public:
-  /// The `generation`-th board of this rank: its peers make theirs as often.
+  /// The `generation`-th board of this rank; all ranks create equally many.
   LocalBoard(std::shared_ptr<Membership> membership, uint32_t generation);
   ~LocalBoard() override;
   void publish(int rank, const std::string &communicator, uint64_t count) override;
@@ -24,8 +24,7 @@ private:
     std::atomic<uint64_t> name; // hash; 0: free
     std::atomic<uint64_t> count;
   };
-  /// The entry of a rank's communicator, or the free one where it belongs; null when the table is
-  /// full of others.
+  /// The entry of a rank's communicator, or a free one for it; null if the table is full.
   Entry *find(int rank, uint64_t name);
 
   std::shared_ptr<Membership> membership;

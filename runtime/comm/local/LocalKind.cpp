@@ -13,7 +13,7 @@ const TransportKind &localKind();
 
 namespace {
 
-/// The transport between hosts serves CPU ranks as it is.
+/// CPU ranks use the host's transport.
 class LocalKind final : public TransportKind {
 public:
   std::string getName() const override { return "local"; }

@@ -26,8 +26,8 @@ std::unique_ptr<Communicator> LocalTransport::createCommunicator(std::span<const
 }
 
 namespace {
-/// Memory of one rank in the segment. It goes with the last process that maps it: no name is ever
-/// given to it.
+/// Memory of one rank in the segment. It has no name, so it is freed with the last process that
+/// maps it.
 struct LocalMemory final : Memory {
   LocalMemory(std::shared_ptr<Membership> ofJob, uint32_t number, size_t size)
       : membership(std::move(ofJob)) {
@@ -61,7 +61,7 @@ struct LocalMemory final : Memory {
 };
 } // namespace
 
-/// Pages are taken one by one, so that a request beyond all bounds would first take everything.
+/// Refuses impossible requests at once: they would take all memory, page by page, before they fail.
 static void requirePhysicalMemory(size_t bytes) {
   uint64_t total = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
   if (bytes > total)
@@ -71,7 +71,7 @@ static void requirePhysicalMemory(size_t bytes) {
                                             "; cut the model among more machines");
 }
 
-/// From smaller operands nothing is read in place.
+/// Smaller operands are never read in place.
 static constexpr size_t leastSharedBytes = 4096;
 
 std::unique_ptr<Memory> LocalTransport::allocate(Device &device, size_t bytes) {

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Ranks of one machine through shared memory: processes or threads, with the same code.
+// Connects ranks of one machine through shared memory: processes or threads, with the same code.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_COMM_LOCAL_LOCALTRANSPORT_H
@@ -26,7 +26,7 @@ public:
   std::unique_ptr<Communicator> createCommunicator(std::span<const int> ranks,
                                                    const std::string &name) override;
   std::unique_ptr<Memory> allocate(Device &device, size_t bytes) override;
-  /// Calls are work of the stream, which may be done again.
+  /// Always capturable: calls are host work of the stream, which can be repeated.
   std::string whyNotCapturable() const override { return ""; }
   void abort(const std::string &reason) override;
   void check() override;
@@ -40,20 +40,20 @@ private:
   uint32_t allocations = 0;
 };
 
-/// `n` transports for `n` threads of this process; transport i is rank i's. Each is used by one
-/// thread at a time, its communicators by any.
+/// `n` transports for `n` threads of this process; transport i is rank i's. One thread at a time
+/// may use a transport; its communicators may be used by any thread.
 std::vector<std::unique_ptr<Transport>>
 createInProcessTransports(int n, const TransportOptions &options = {},
                           size_t chunkBytes = defaultChunkBytes);
 
 /// Joins `segment` as `rank` and returns when all ranks have joined. Throws DeadlineExceeded naming
-/// the ranks that did not.
+/// the missing ranks.
 std::unique_ptr<Transport> createLocalTransport(std::shared_ptr<Segment> segment, int rank,
                                                 const TransportOptions &options = {});
 
-/// Joins the job that processes of one machine, started one by one, form under the name `job`. The
-/// ranks meet at an abstract socket, where rank 0 hands out the segment; nothing is left behind.
-/// Only processes of the same user are let in.
+/// Joins the job `job` of separately started processes on one machine. The ranks meet at an
+/// abstract socket, where rank 0 passes on the segment's descriptor; no files remain. Only
+/// processes of the same user are accepted.
 std::unique_ptr<Transport> joinLocalTransport(const std::string &job, int rank, int size,
                                               const TransportOptions &options = {});
 

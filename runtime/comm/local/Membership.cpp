@@ -22,11 +22,11 @@ static constexpr int sameProcess = -1;
 static constexpr int goneBeforeOpen = -2;
 static constexpr int withoutDescriptor = -3;
 
-/// Whether a process is gone, zombies included: for when the system gives no descriptor of it.
+/// Whether a process has ended, zombies included, if the system has no descriptor for it.
 static bool hasEnded(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text((std::istreambuf_iterator<char>(file)), {});
-  size_t name = text.rfind(')'); // it may hold anything
+  size_t name = text.rfind(')'); // the name may contain any character
   if (!file.is_open() || name == std::string::npos || name + 2 >= text.size())
     return kill(pid, 0) != 0 && errno == ESRCH;
   return text[name + 2] == 'Z' || text[name + 2] == 'X';
@@ -102,7 +102,7 @@ void Membership::fail(ErrorCode code, const std::string &text, const Operation &
 std::vector<int> Membership::findDead() const {
   std::vector<pollfd> polls;
   for (int peer : peers)
-    polls.push_back({peer, POLLIN, 0}); // negative descriptors are passed over
+    polls.push_back({peer, POLLIN, 0}); // poll ignores negative descriptors
   std::vector<int> dead;
   if (polls.empty() || poll(polls.data(), polls.size(), 0) < 0)
     return dead;
@@ -145,7 +145,7 @@ void Membership::checkLeft(std::span<const int> ranks, const Operation &operatio
 
 void Membership::awaitSlowly(Counter &counter, uint32_t target, const Operation &operation,
                              const std::function<std::vector<int>()> &getMissing) {
-  // Short enough to keep both promises; a sleeper is woken by its peer, not by this.
+  // Short enough for both time limits; a peer's advance wakes a sleeper sooner.
   milliseconds tick = std::min({milliseconds(20), options.liveness / 4, options.deadline / 4});
   tick = std::max(tick, milliseconds(1));
   steady_clock::duration waited{};
@@ -156,7 +156,7 @@ void Membership::awaitSlowly(Counter &counter, uint32_t target, const Operation 
       return;
     if (isJoining && options.whileJoining)
       options.whileJoining();
-    // A rank that was itself stopped must not count that time against its peers.
+    // Do not count time during which this rank itself was stopped.
     auto now = steady_clock::now();
     waited += std::min<steady_clock::duration>(now - last, tick + milliseconds(200));
     last = now;
@@ -165,7 +165,8 @@ void Membership::awaitSlowly(Counter &counter, uint32_t target, const Operation 
     std::vector<int> dead = findDead();
     std::vector<int> missing = getMissing();
     std::vector<int> left = findLeft(missing);
-    // It may have come just before it failed, died or left: then that is of a later operation.
+    // A peer may have arrived just before it failed, died or left: the failure is then in a later
+    // operation.
     if (counter.hasReached(target))
       return;
     if (failed)

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// All waiting of the local transport goes through Membership::await, so that one place decides when
-// waiting ends: the peer came, somebody failed, a peer died or left, or the deadline passed.
+// All waits of the local transport use Membership::await, so that one place decides when a wait
+// ends: the peer arrived, a rank failed, died or left, or the deadline passed.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_COMM_LOCAL_MEMBERSHIP_H
@@ -18,9 +18,9 @@ namespace gridloom::rt {
 
 class Membership {
 public:
-  /// Joins as `rank`. The others may join later: see awaitAll.
+  /// Joins as `rank`. Others may join later: see awaitAll.
   Membership(std::shared_ptr<Segment> segment, int rank, TransportOptions options);
-  /// Leaves in order: peers that still wait for this rank are notified.
+  /// Leaves the job properly: peers that still wait for this rank are notified.
   ~Membership();
   Membership(const Membership &) = delete;
   Membership &operator=(const Membership &) = delete;
@@ -35,7 +35,7 @@ public:
   /// Waits until every rank of the job has joined.
   void awaitAll();
 
-  /// Waits until `counter` reaches `target`. `getMissing` lists the ranks that are waited for.
+  /// Waits until `counter` reaches `target`. `getMissing` lists the ranks that have not arrived.
   /// Throws PeerFailed or DeadlineExceeded, the same failure on every rank of the job.
   template <typename GetMissing>
   void await(Counter &counter, uint32_t target, const Operation &operation,
@@ -44,22 +44,22 @@ public:
       awaitSlowly(counter, target, operation, getMissing);
   }
 
-  /// Throws when the job has failed.
+  /// Throws if the job has failed.
   void check(const Operation &operation);
-  /// Also when a rank's process is gone.
+  /// Throws if the job has failed or a rank's process is gone.
   void checkAll(const Operation &operation);
-  /// Fails the job when one of `ranks` has left it: for a rank that waits for them.
+  /// Fails the job if one of `ranks`, which this rank waits for, has left it.
   void checkLeft(std::span<const int> ranks, const Operation &operation);
-  /// Records a failure of the whole job and throws it, or the one that stands.
+  /// Records a failure of the job, unless there is one, and throws the recorded one.
   [[noreturn]] void fail(ErrorCode code, const std::string &text, const Operation &operation);
 
 private:
   void awaitSlowly(Counter &counter, uint32_t target, const Operation &operation,
                    const std::function<std::vector<int>()> &getMissing);
   void openPeers();
-  /// The ranks whose processes are gone without having left.
+  /// The ranks whose processes ended without leaving the job.
   std::vector<int> findDead() const;
-  /// Those of `ranks` that have left in order.
+  /// Those of `ranks` that have left properly.
   std::vector<int> findLeft(std::span<const int> ranks) const;
   [[noreturn]] void failOfLeft(const std::vector<int> &left, const Operation &operation);
   [[noreturn]] void failOf(const std::vector<int> &dead, const Operation &operation);
@@ -71,9 +71,9 @@ private:
   const Patience patience;
   bool isJoining = true;
   uint32_t epoch = 0;
-  /// A descriptor per rank that becomes readable when its process ends; -1 for threads of this
-  /// process; goneBeforeOpen for a process that ended before we looked, withoutDescriptor where the
-  /// system gave none.
+  /// Per rank a descriptor that becomes readable when its process ends; -1 for threads of this
+  /// process, goneBeforeOpen for a process that had already ended, withoutDescriptor if the system
+  /// has none.
   std::vector<int> peers;
 };
 

@@ -1,4 +1,4 @@
-//===- Rendezvous.cpp - processes find their segment ----------------------===//
+//===- Rendezvous.cpp - share a segment by job name -----------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -31,7 +31,7 @@ struct Hello {
   int32_t pid, padding;
 };
 
-/// Comes with the descriptor when `text` is empty.
+/// Carries the descriptor if `text`, the refusal, is empty.
 struct Answer {
   char text[256];
 };
@@ -51,7 +51,7 @@ public:
 struct Address {
   sockaddr_un name{};
   socklen_t length;
-  /// Abstract: no file. Jobs of other users and of other names do not meet.
+  /// An abstract address needs no file. It includes the user and the job's name.
   explicit Address(const std::string &job) {
     uint64_t hash = 0xcbf29ce484222325;
     for (unsigned char c : job)
@@ -77,7 +77,7 @@ static std::optional<ucred> getSameUser(int fd) {
   return peer;
 }
 
-/// Reads exactly so many bytes; false when the peer closes, or the socket's patience ends.
+/// Reads exactly `bytes`; false if the peer closes or the socket times out.
 static bool receiveAll(int fd, void *to, size_t bytes) {
   for (size_t done = 0; done < bytes;) {
     ssize_t got = recv(fd, static_cast<char *>(to) + done, bytes - done, 0);
@@ -108,7 +108,7 @@ static void sendAnswer(int to, const std::string &text, int passedFd) {
     memcpy(CMSG_DATA(header), &passedFd, sizeof(int));
   }
   while (sendmsg(to, &message, MSG_NOSIGNAL) < 0 && errno == EINTR)
-    ; // any other failure: a peer that left is missed when the ranks join
+    ; // ignore other failures: joining detects peers that left
 }
 
 static int receiveAnswer(int from, std::string &text) {
@@ -139,7 +139,7 @@ static int receiveAnswer(int from, std::string &text) {
   return fd;
 }
 
-/// The reason to refuse a peer that says hello; empty to accept it.
+/// The reason to refuse a peer; empty to accept it.
 static std::string judge(const Hello &hello, const ucred &caller, int size,
                          const std::vector<bool> &seen) {
   if (hello.magic != helloMagic)
@@ -152,7 +152,7 @@ static std::string judge(const Hello &hello, const ucred &caller, int size,
            " ranks";
   if (seen[size_t(hello.rank)])
     return "two processes call themselves rank " + std::to_string(hello.rank);
-  // Liveness goes by process numbers, which mean nothing in another namespace.
+  // Liveness is checked by process id, which is only valid in one pid namespace.
   if (hello.pid != caller.pid)
     return "rank " + std::to_string(hello.rank) + " is in another pid namespace: its process " +
            std::to_string(hello.pid) + " is " + std::to_string(caller.pid) +

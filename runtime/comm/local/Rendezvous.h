@@ -1,4 +1,4 @@
-//===- Rendezvous.h - processes find their segment --------------*- C++ -*-===//
+//===- Rendezvous.h - share a segment by job name ---------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -11,10 +11,10 @@
 
 namespace gridloom::rt {
 
-/// Gives all `size` ranks that name the same `job` one segment. Rank 0 makes it and hands its
-/// descriptor to the others over an abstract socket, which vanishes with rank 0's last use of it.
-/// Throws InvalidArgument when the ranks disagree about the size or two claim one rank,
-/// DeadlineExceeded naming who did not come, and what options.whileJoining throws.
+/// Gives all `size` ranks of job `job` one segment. Rank 0 creates it and passes its descriptor to
+/// the others over an abstract socket, which disappears when rank 0 closes it. Throws
+/// InvalidArgument if the ranks disagree on the size or two have the same rank, DeadlineExceeded
+/// naming the missing ranks, and what options.whileJoining throws.
 std::shared_ptr<Segment> meetAtSocket(const std::string &job, int rank, int size,
                                       const TransportOptions &options);
 

@@ -29,7 +29,7 @@ struct Segment::Region {
   RegionKey key;
   uint64_t offset;
   uint64_t bytes;
-  uint32_t unreleased; // members who have not released it; 0: free
+  uint32_t unreleased; // members that have not released it; 0: free
 };
 
 struct Segment::Header {
@@ -51,8 +51,8 @@ struct Segment::Header {
   Region regions[maxRegions];
 };
 
-/// Holds the table. The mutex is robust: a process killed inside does not lock out the others, who
-/// find at worst a region that is never given back.
+/// Locks the table. The mutex is robust: if a process is killed while it holds it, the others
+/// continue, and at worst a region is leaked.
 class Segment::Lock {
 public:
   Lock(pthread_mutex_t &mutex, std::chrono::milliseconds deadline) : mutex(mutex) {
@@ -92,7 +92,7 @@ Mapping::~Mapping() { munmap(data, bytes); }
 
 void Mapping::populate() const {
 #ifdef MADV_POPULATE_WRITE
-  madvise(data, bytes, MADV_POPULATE_WRITE); // where the kernel does not know it, pages fault
+  madvise(data, bytes, MADV_POPULATE_WRITE); // on older kernels pages fault instead
 #endif
 }
 
@@ -113,7 +113,7 @@ std::shared_ptr<Segment> Segment::create(int ranks, size_t chunkBytes) {
     throw Error(ErrorCode::InvalidArgument, "the local transport joins 1 to " +
                                                 std::to_string(maxLocalRanks) + " ranks, not " +
                                                 std::to_string(ranks));
-  // A member cuts its chunk among all; each part is at least a cache line.
+  // A member splits its chunk among all members; each part has at least a cache line.
   chunkBytes = std::max(chunkBytes, size_t(64) * size_t(ranks));
   chunkBytes = (chunkBytes + pageBytes - 1) / pageBytes * pageBytes;
   int fd = memfd_create("gridloom", MFD_CLOEXEC);
@@ -183,7 +183,7 @@ std::optional<Failure> Segment::getFailure() const {
   uint32_t state = header->failureState.load(std::memory_order_acquire);
   if (state == NoFailure)
     return std::nullopt;
-  // The writer is at most a copy away, unless it is not given a core or was killed in between.
+  // The writer needs only a copy's time, unless it is descheduled or was killed.
   for (int i = 0; state == WritingFailure && i < 1000; ++i) {
     usleep(1000);
     state = header->failureState.load(std::memory_order_acquire);
@@ -202,7 +202,7 @@ uint64_t Segment::acquireRegion(const RegionKey &key, int members, size_t bytes,
   for (Region &region : regions) {
     if (region.unreleased != 0 && region.key == key)
       return region.offset;
-    // Of the same size only: who has mapped what is at an offset keeps that.
+    // Only reuse a region of the same size: processes keep mappings by offset.
     if (region.unreleased == 0 && region.bytes == bytes && !free)
       free = &region;
   }
@@ -237,13 +237,13 @@ void Segment::releaseRegion(const RegionKey &key) noexcept try {
       return;
     }
 } catch (const Error &) {
-  // A stopped process holds the table; the region stays taken until the job ends.
+  // A stopped process holds the lock; the region stays in use until the job ends.
   return;
 }
 
 void Segment::reserve(uint64_t offset, size_t bytes) {
-  // Without this a page that the system cannot give ends the process by a signal when it is
-  // touched. Systems that cannot reserve give pages then, as they would have.
+  // Otherwise touching a page that the system cannot allocate would kill the process. Systems
+  // without fallocate support allocate on first touch as usual.
   int result;
   do
     result = fallocate(fd, FALLOC_FL_KEEP_SIZE, off_t(offset), off_t(bytes));

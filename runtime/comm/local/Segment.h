@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One memfd holds everything that local ranks share: who is there, the first failure, and a region
-// per communicator. It has no name, so nothing is left behind when all processes are killed, and it
-// is sparse: only pages that were written take memory.
+// One memfd holds everything that local ranks share: membership, the first failure, and a region
+// per communicator. It has no name, so nothing remains when all processes are killed, and it is
+// sparse: only written pages take memory.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_COMM_LOCAL_SEGMENT_H
@@ -28,25 +28,25 @@ namespace gridloom::rt {
 /// Ranks of one machine; a limit of the segment's table.
 inline constexpr int maxLocalRanks = 256;
 
-/// Bytes that a member stages at a time. Large enough that a meeting of all members costs little
-/// beside the copies, small enough to stay in the second-level cache.
+/// Bytes that a member stages at a time: large enough that synchronising all members costs little
+/// beside the copies, small enough for the L2 cache.
 inline constexpr size_t defaultChunkBytes = 512 << 10;
 
-/// The state of a rank in the segment. The n-th joining of a rank belongs to the job's n-th epoch.
+/// The state of a rank in the segment. A rank's n-th join belongs to the job's n-th epoch.
 struct alignas(64) RankSlot {
   Counter joins;
   Counter leaves;
   std::atomic<int32_t> pid;
 };
 
-/// The first failure of the job, which is everybody's.
+/// The first failure of the job, which all ranks report.
 struct Failure {
   ErrorCode code;
   int rank;
   std::string text;
 };
 
-/// Memory of the segment as this process sees it.
+/// A part of the segment, mapped into this process.
 class Mapping {
 public:
   Mapping(int fd, uint64_t offset, size_t bytes);
@@ -54,7 +54,7 @@ public:
   Mapping(const Mapping &) = delete;
   Mapping &operator=(const Mapping &) = delete;
   std::byte *getData() const { return data; }
-  /// Enters all pages into this process's tables at once: cheaper than a fault at each.
+  /// Maps all pages at once, which is cheaper than a fault for each.
   void populate() const;
 
 private:
@@ -62,11 +62,11 @@ private:
   size_t bytes;
 };
 
-/// Names a communicator: its members, and how many were made over the same members before. Or what
-/// one rank allocated: nobody but `owner` asks for it, and peers map it by its offset.
+/// Identifies a region: of a communicator, by its members and how many communicators they created
+/// before; or an allocation of one rank, which only `owner` looks up and peers map by its offset.
 struct RegionKey {
   std::array<uint64_t, maxLocalRanks / 64> members{};
-  uint32_t owner = 0; // the rank and one; 0: the members
+  uint32_t owner = 0; // rank + 1; 0: a communicator's region
   uint32_t epoch = 0;
   uint32_t generation = 0;
   bool operator==(const RegionKey &) const = default;
@@ -74,33 +74,35 @@ struct RegionKey {
 
 class Segment {
 public:
-  /// Makes a segment for `ranks` ranks; throws InvalidArgument when there are too many, Unavailable
-  /// when the system gives no memory file.
+  /// Creates a segment for `ranks` ranks; throws InvalidArgument if there are too many, Unavailable
+  /// if memfd_create fails.
   static std::shared_ptr<Segment> create(int ranks, size_t chunkBytes = defaultChunkBytes);
-  /// Takes over a descriptor that another process passed; throws InvalidArgument for a foreign one.
+  /// Takes a descriptor from another process; throws InvalidArgument if it is not a segment of
+  /// ours.
   static std::shared_ptr<Segment> adopt(int fd);
   ~Segment();
 
   int getFd() const { return fd; }
   int getRanks() const;
   size_t getChunkBytes() const;
-  /// A random number that identifies this job; it stands in every message.
+  /// A random number that identifies this job in every message.
   uint64_t getJob() const;
   RankSlot &getRank(int rank) const;
 
-  /// Records a failure; false when an earlier one stands.
+  /// Records a failure; false if there is an earlier one.
   bool fail(ErrorCode code, int rank, const std::string &text);
   bool hasFailed() const;
   std::optional<Failure> getFailure() const;
 
-  /// A zero-filled region that all `members` ranks who ask with this key get. Each of them releases
-  /// it once. Throws DeadlineExceeded when a stopped process holds the table.
+  /// A zero-filled region, the same for all `members` ranks that pass this key; each must release
+  /// it once. Throws DeadlineExceeded if a stopped process holds the table's lock.
   uint64_t acquireRegion(const RegionKey &key, int members, size_t bytes,
                          std::chrono::milliseconds deadline);
   void releaseRegion(const RegionKey &key) noexcept;
-  /// Takes memory for a region now, so that writing to it cannot fail later. Throws OutOfMemory.
+  /// Allocates the region's memory now, so that writing to it cannot fail later. Throws
+  /// OutOfMemory.
   void reserve(uint64_t offset, size_t bytes);
-  /// Ranks that are threads of one process get one mapping.
+  /// Maps a region; shared by ranks that are threads of one process.
   std::shared_ptr<Mapping> map(uint64_t offset, size_t bytes);
 
 private:

@@ -1,4 +1,4 @@
-//===- SegmentMemory.cpp - operands that peers reach -----------------------===//
+//===- SegmentMemory.cpp - operands peers can map --------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

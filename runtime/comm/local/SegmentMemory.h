@@ -1,4 +1,4 @@
-//===- SegmentMemory.h - operands that peers reach ---------------*- C++ -*-===//
+//===- SegmentMemory.h - operands peers can map ------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -10,20 +10,20 @@
 
 namespace gridloom::rt {
 
-/// Where peers find bytes of a rank: a region of the segment, and how far into it.
+/// The location of a rank's bytes for peers: a region of the segment and an offset in it.
 struct SegmentPlace {
-  uint64_t region = 0; // 0, where the segment's header lies: nowhere
+  uint64_t region = 0; // 0: none (the header is there)
   uint64_t regionBytes = 0;
   uint64_t at = 0;
   explicit operator bool() const { return region != 0; }
 };
 
-/// The memory that one rank has allocated in the segment. Calls come from several threads.
+/// One rank's allocations in the segment. Thread-safe.
 class SegmentMemory {
 public:
   void add(const std::byte *data, size_t bytes, uint64_t region);
   void remove(const std::byte *data);
-  /// The place of `bytes` bytes at `data`; nowhere unless all of them lie in one allocation.
+  /// The location of `bytes` bytes at `data`; none unless all of them are in one allocation.
   SegmentPlace find(const void *data, size_t bytes) const;
 
 private:
@@ -32,7 +32,7 @@ private:
     uint64_t region;
   };
   mutable std::mutex mutex;
-  std::map<const std::byte *, Allocation> allocations; // by their begin
+  std::map<const std::byte *, Allocation> allocations; // by address
 };
 
 } // namespace gridloom::rt

@@ -15,7 +15,7 @@ using std::chrono::steady_clock;
 struct LoopbackHub::Meeting {
   std::string name;
   std::vector<int> ranks;
-  std::vector<LoopbackCall *> calls; // null: has not come
+  std::vector<LoopbackCall *> calls; // null: not arrived
   bool isPerforming = false, isDone = false;
 };
 
@@ -49,7 +49,7 @@ void LoopbackHub::perform(Lock &lock, Meeting &meeting, const LoopbackWork &work
     if (!first.terms.agreesWith(call->terms))
       return failLocked(ErrorCode::InvalidArgument,
                         describeDisagreement(first.rank, first.terms, call->rank, call->terms));
-  meeting.isPerforming = true; // the others' calls are used: they stay
+  meeting.isPerforming = true; // keeps the other ranks' calls alive
   lock.unlock();
   std::optional<Error> error;
   {

@@ -10,12 +10,12 @@
 
 namespace gridloom::rt {
 
-/// Connects rank `rank` of the ranks of `hub`, threads of this process whose devices are all the
-/// same GPU. It is for checking split programs where there is one GPU, not for speed.
+/// Connects rank `rank` of `hub`, whose ranks are threads of this process that share one GPU. It is
+/// for checking split programs on one GPU, not for speed.
 ///
-/// Collectives are copies and reductions on the GPU by the ranks' communication streams, ordered by
-/// events. A call returns when all members have made theirs; it does not wait for the GPU. `device`
-/// outlives the transport.
+/// Collectives are copies and reductions by the ranks' communication streams, ordered by events. A
+/// call returns when all members have made theirs; it does not wait for the GPU. `device` must
+/// outlive the transport.
 std::unique_ptr<Transport> createLoopbackTransport(CudaDevice &device,
                                                    std::shared_ptr<LoopbackHub> hub, int rank,
                                                    const TransportOptions &options = {});

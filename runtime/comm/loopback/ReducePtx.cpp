@@ -13,8 +13,8 @@ using namespace gridloom::rt;
 
 namespace {
 
-/// Writes one kernel. Values are registers by name; an accumulator is what an element is combined
-/// in: f32 for the short floats, 32 bits for the short integers, else the element's own type.
+/// Writes one kernel. Values are register names. Accumulators are f32 for 16-bit floats, 32 bits
+/// for short integers, else the element's own type.
 class Writer {
 public:
   Writer(DataType type, Reduction reduction, int inputs)
@@ -82,7 +82,7 @@ private:
 
 } // namespace
 
-/// The accumulator of an element's bits, which lie in the low part of a 32-bit register.
+/// Converts an element's bits, in the low part of a 32-bit register, to the accumulator.
 std::string Writer::fromRaw(const std::string &raw) {
   switch (type) {
   case DataType::F16:
@@ -101,13 +101,13 @@ std::string Writer::fromRaw(const std::string &raw) {
   }
 }
 
-/// The bits of an element, the others of the register being zero.
+/// Converts an accumulator to an element's bits, zero-extended.
 std::string Writer::toRaw(const std::string &value) {
   switch (type) {
   case DataType::F16:
     return emit("cvt.u32.u16", "b32", emit("cvt.rn.f16.f32", "b16", value));
   case DataType::BF16: {
-    // To the nearest, ties to even; a NaN keeps a bit that shows it.
+    // Round to nearest, ties to even; NaN stays NaN.
     std::string bits = emit("mov.b32", "b32", value);
     std::string high = emit("shr.u32", "b32", bits + ", 16");
     std::string odd = emit("and.b32", "b32", high + ", 1");
@@ -135,7 +135,7 @@ std::string Writer::combine(const std::string &a, const std::string &b) {
   bool max = reduction == Reduction::Max;
   if (!isFloat())
     return emit((max ? "max." : "min.") + own, own, both);
-  // As on the host: a NaN stays, and of two equal ones the second is taken.
+  // As on the host: NaN is kept, and of two equal values the second is taken.
   std::string wins = emit((max ? "setp.gt." : "setp.lt.") + own, "pred", both);
   std::string nan = emit("setp.nan." + own, "pred", a + ", " + a);
   std::string first = emit("or.pred", "pred", wins + ", " + nan);
@@ -202,7 +202,7 @@ void Writer::storeElement(const std::string &to, const std::string &value) {
   line("st.global." + stored + " \t[" + to + "], " + (isShort() ? toRaw(value) : value));
 }
 
-/// Reduces the vectors, or elements, of `index` and every stride after it that come before `end`.
+/// Reduces the vectors or elements at `index`, then every stride further, up to `end`.
 void Writer::loop(const std::string &label, const std::string &index, const std::string &end,
                   size_t elementBytes, bool vectors) {
   std::string done = make("pred");

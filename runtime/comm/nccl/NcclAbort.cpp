@@ -1,4 +1,4 @@
-//===- NcclAbort.cpp - giving up communicators together -------------------===//
+//===- NcclAbort.cpp - abort several communicators ------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -17,7 +17,7 @@ namespace gridloom::rt {
 
 using namespace std::chrono;
 
-// Since then a group of aborts sets all flags before it waits for kernels.
+// Since this version a group of aborts sets all flags before it waits for kernels.
 static constexpr int firstGroupAbort = 22200;
 
 namespace {
@@ -29,7 +29,7 @@ public:
     try {
       thread = std::thread([this] { run(); });
     } catch (const std::system_error &) {
-      return; // without a thread to spare there is no limit
+      return; // no thread, so no limit
     }
   }
   Timer(const Timer &) = delete;
@@ -51,7 +51,7 @@ private:
       return;
     std::string line = "error: " + limit.subject + "; aborting NCCL took longer than " +
                        std::to_string(limit.time.count()) + " ms, so the process ends\n";
-    // Destructors and exit handlers would wait for the thread that is in NCCL.
+    // _exit: destructors and exit handlers would wait for the thread inside NCCL.
     if (write(STDERR_FILENO, line.data(), line.size()) < 0)
       _exit(abortExitStatus);
     _exit(abortExitStatus);
@@ -84,7 +84,7 @@ static void abortInThreads(const NcclLibrary &library, const CudaContext &contex
     try {
       threads.emplace_back(abortOne, communicators[i]);
     } catch (const std::system_error &) {
-      abortOne(communicators[i]); // the timer ends it where that waits for the others
+      abortOne(communicators[i]); // the timer ends the process if this waits for the others
     }
   abortOne(communicators.back());
   for (std::thread &thread : threads)

@@ -1,4 +1,4 @@
-//===- NcclAbort.h - giving up communicators together -----------*- C++ -*-===//
+//===- NcclAbort.h - abort several communicators ----------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -14,20 +14,20 @@
 
 namespace gridloom::rt {
 
-/// The limit of an abort, and its message before it ends the process.
+/// The time limit of an abort, and the message before it ends the process.
 struct AbortLimit {
   std::chrono::milliseconds time;
   std::string subject; // "rank 3: all_reduce #12 failed"
 };
 
-/// The exit status of a process that an abort would not let go.
+/// The exit status of a process whose abort exceeded its limit.
 inline constexpr int abortExitStatus = 70;
 
-/// Aborts `communicators` of one GPU, which nobody uses any more and no graph holds, and returns
-/// when their kernels have ended. ncclCommAbort waits for the kernels of its communicator, and
-/// these may stand behind a stuck kernel of another: so all get their flag before any is waited
-/// for. Where that takes longer than `limit`, writes one line to stderr and ends the process with
-/// abortExitStatus: nothing else gets a thread out of NCCL. Never throws.
+/// Aborts `communicators` of one GPU, which must not be used by any thread or graph, and returns
+/// when their kernels have ended. ncclCommAbort waits for the kernels of its communicator, which
+/// may be queued behind a stuck kernel of another: so all abort flags are set before any is waited
+/// for. If that exceeds `limit`, writes one line to stderr and ends the process with
+/// abortExitStatus: a thread cannot leave NCCL otherwise. Never throws.
 void abortTogether(const NcclLibrary &library, const CudaContext &context,
                    std::span<const nccl::Comm> communicators, const AbortLimit &limit) noexcept;
 

@@ -17,7 +17,7 @@ namespace gridloom::rt {
 const TransportKind &ncclKind();
 } // namespace gridloom::rt
 
-/// Refuses ranks that have the same GPU, which NCCL would refuse in its own words.
+/// Refuses ranks that share a GPU with a clearer error than NCCL's.
 static void requireOwnGpus(const CudaDevice &device, Transport &host) {
   struct Place {
     std::array<char, 64> host = {}, uuid = {};

@@ -17,7 +17,8 @@ namespace gridloom::rt {
 
 using namespace nccl;
 
-// Communicators that are non-blocking from their creation, and can so be aborted at any time.
+// The first version with communicators that are non-blocking from creation, and so can be aborted
+// at any time.
 static constexpr int oldestVersion = 21800;
 static constexpr int firstOrdered = 22600;
 
@@ -29,7 +30,7 @@ std::string formatNcclVersion(int version) {
 namespace {
 struct Openings {
   std::mutex mutex;
-  /// By handle: whether NCCL was told to keep the order before it came into the process.
+  /// By handle: whether NCCL was told to keep the order before it was loaded.
   std::map<const void *, bool> keepsOrder;
 };
 } // namespace
@@ -39,8 +40,9 @@ static Openings &getOpenings() {
   return openings;
 }
 
-/// NCCL reads its variables at its first use, and no later. Opening and note are one step: of ranks
-/// that are threads, one that comes second must not note the library as somebody else's.
+/// Loads the library and records whether this process loaded it, both under one lock: if ranks are
+/// threads, the second must not take the library for somebody else's. NCCL reads its variables only
+/// at first use.
 static DynamicLibrary open(const std::string &name) {
   Openings &openings = getOpenings();
   std::lock_guard lock(openings.mutex);
@@ -62,7 +64,7 @@ static bool isOrderProven(const DynamicLibrary &library) {
 NcclLibrary::NcclLibrary(const std::string &path)
     : library(open(path.empty() ? getEnvironment("GRIDLOOM_NCCL", "libnccl.so.2") : path)) {
   const std::string remedy = "it is older than NCCL 2.18; install a newer libnccl2";
-  // The version decides, where a missing entry point only hints.
+  // Check the version first: its error is clearer than that of a missing entry point.
   library.require(getVersion, "ncclGetVersion", remedy.c_str());
   if (getVersion(&version) != SUCCESS || version < oldestVersion)
     throw Error(ErrorCode::Unavailable,

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The few types and entry points of NCCL 2.18 and newer that the runtime uses, declared here so
-// that it builds and starts without NCCL.
+// The types and entry points of NCCL 2.18 and newer that the runtime uses, declared here so that it
+// builds and starts without NCCL.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_COMM_NCCL_NCCLLIBRARY_H
@@ -28,10 +28,10 @@ struct UniqueId {
   char bytes[128];
 };
 
-/// ncclConfig_t. Newer libraries read what an older caller knows, so this says 2.18 unless it uses
-/// what came later.
+/// ncclConfig_t. Newer libraries accept older callers' structs, so size and version are those of
+/// 2.18 unless newer fields are used.
 struct Config {
-  size_t size = 48; // of what 2.18 knows: up to splitShare, with padding
+  size_t size = 48; // in 2.18: up to splitShare, with padding
   unsigned magic = 0xcafebeef;
   unsigned version = 21800;
   int blocking = 0;
@@ -40,7 +40,7 @@ struct Config {
   int maxCTAs = INT_MIN;
   const char *netName = nullptr;
   int splitShare = INT_MIN;
-  // Since 2.28, or a little before.
+  // Fields of 2.28 and shortly before.
   int trafficClass = INT_MIN;
   const char *commName = nullptr;
   int collnetEnable = INT_MIN;
@@ -106,7 +106,9 @@ struct EntryPoints {
   result(*member) parameters = nullptr;
   GRIDLOOM_NCCL_ENTRY_POINTS(GRIDLOOM_NCCL_MEMBER)
 #undef GRIDLOOM_NCCL_MEMBER
-  // NOLINTEND(bugprone-macro-parentheses) Functions of newer versions; null before.
+  // NOLINTEND(bugprone-macro-parentheses)
+
+  // Functions of newer versions; null if the library lacks them.
   // NOLINTBEGIN(bugprone-macro-parentheses)
 #define GRIDLOOM_NCCL_MEMBER(member, symbol, result, parameters)                                   \
   result(*member) parameters = nullptr;
@@ -116,19 +118,19 @@ struct EntryPoints {
 };
 } // namespace nccl
 
-/// NCCL, opened.
+/// The NCCL library, loaded.
 class NcclLibrary : public nccl::EntryPoints {
 public:
   /// Opens `path`; empty means environment variable GRIDLOOM_NCCL, else libnccl.so.2. Throws
-  /// Unavailable with one line when there is none or it is older than 2.18.
+  /// Unavailable if there is none or it is older than 2.18.
   explicit NcclLibrary(const std::string &path = "");
 
   /// 10000 * major + 100 * minor + patch.
   int getVersionCode() const { return version; }
-  /// Whether NCCL itself is known to keep operations of several communicators on one GPU in the
-  /// order of their calls: since 2.26, where NCCL_LAUNCH_ORDER_IMPLICIT was 1 before NCCL came into
-  /// the process. NCCL reads the variable once, so where another library (PyTorch) brought NCCL, or
-  /// the variable is not set, nobody knows: the caller then orders operations by events.
+  /// Whether NCCL is known to run operations of several communicators on one GPU in call order:
+  /// 2.26 and later, if NCCL_LAUNCH_ORDER_IMPLICIT was 1 before NCCL was loaded. NCCL reads the
+  /// variable once, so the order is unknown if another library (PyTorch) loaded NCCL; the caller
+  /// then orders operations by events.
   bool keepsOrder() const { return ordered; }
   /// "ncclInvalidUsage's text: the last error's text" of `comm`, which may be null.
   std::string describe(nccl::Result result, nccl::Comm comm) const;
@@ -142,14 +144,14 @@ private:
 /// "2.28.9"
 std::string formatNcclVersion(int version);
 
-/// NCCL's type, and the count in it, for a call that only moves `count` elements of `type`.
+/// NCCL's type and count for a call that only moves `count` elements of `type`.
 struct NcclElements {
   int type;
   size_t count;
 };
 NcclElements toNcclElements(DataType type, size_t count);
 
-/// The type and operation of a reduction. Bool sums are "or", products "and". Throws
+/// NCCL's type and operation of a reduction. Bool sums are "or", products "and". Throws
 /// InvalidArgument for i16, which NCCL does not reduce.
 struct NcclReduction {
   int type;

@@ -1,4 +1,4 @@
-//===- NcclWatchdog.cpp - notice failures that NCCL misses ----------------===//
+//===- NcclWatchdog.cpp - detect failures NCCL misses ---------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -64,7 +64,7 @@ void NcclWatchdog::fail(const Error &error) {
 // Calls
 //===----------------------------------------------------------------------===//
 
-/// Makes `member` known, under a key that its ranks agree on and that no communicator had before.
+/// Adds `member` under a key that its ranks agree on and that no earlier communicator had.
 void NcclWatchdog::add(NcclMember &member) {
   members.insert(&member);
   int generation = generations[member.name]++;
@@ -80,7 +80,7 @@ NcclLateness NcclWatchdog::beginSetup(NcclMember &member) {
 
 void NcclWatchdog::settle(Lock &lock, NcclMember &member, nccl::Result result,
                           const std::string &what, milliseconds limit, NcclLateness late) {
-  // Most calls are over after some microseconds; a sleep takes ten times as long.
+  // Most calls finish within microseconds; a sleep takes ten times as long.
   constexpr auto quick = microseconds(100);
   auto start = steady_clock::now();
   member.call = what;
@@ -96,7 +96,8 @@ void NcclWatchdog::settle(Lock &lock, NcclMember &member, nccl::Result result,
     if (result != nccl::IN_PROGRESS)
       break;
     auto waited = steady_clock::now() - start;
-    // The watchdog must get in to abort, and threads of this process may be the peers.
+    // Unlock, since the watchdog must be able to abort, and threads of this process may be the
+    // peers.
     lock.unlock();
     if (waited > limit) {
       late.text = what + " did not finish within " + std::to_string(limit.count()) + " ms on " +
@@ -134,8 +135,8 @@ void NcclWatchdog::connect(NcclMember &member,
   });
 }
 
-/// Only an invalid argument leaves NCCL's communicators usable, and our arguments are the plan's:
-/// the job ends.
+/// Ends the job on any error: only invalid arguments leave NCCL's communicators usable, and the
+/// plan determines our arguments.
 template <typename Body> void NcclWatchdog::failJobUnless(Lock &lock, Body body) {
   try {
     body();
@@ -179,7 +180,7 @@ void NcclWatchdog::registerMemory(NcclMember &member, const Memory &memory) {
   });
 }
 
-/// NCCL keeps the order within a graph since CUDA 12.9.
+/// In a graph NCCL keeps the order only since CUDA 12.9.
 bool NcclWatchdog::isOrdered(const CudaStream &stream) const {
   constexpr int firstInGraphs = 12090;
   return library->keepsOrder() &&
@@ -242,7 +243,7 @@ void NcclWatchdog::submit(
   stream.record(*operation.end);
   operation.enqueued = true;
   lock.unlock();
-  if (wasIdle) // else it looks often anyway
+  if (wasIdle) // else the thread polls often anyway
     wake.notify_all();
 }
 
@@ -250,13 +251,13 @@ void NcclWatchdog::submit(
 // Graphs
 //===----------------------------------------------------------------------===//
 
-/// The operations of one graph. Events in a graph mean nothing before the graph has reached them,
-/// so what is watched is the graph: one operation of each communicator.
+/// The operations of one graph. Events inside a graph are undefined before the graph reaches them,
+/// so the whole graph is watched: as one operation of each communicator.
 class NcclGraph final : public GraphGuest {
 public:
   explicit NcclGraph(std::shared_ptr<NcclWatchdog> watchdog) : watchdog(std::move(watchdog)) {}
 
-  /// With the watchdog locked.
+  /// Call with the watchdog locked.
   void add(NcclMember &member, const OpContext &op, const std::vector<int> &peers) {
     auto known = std::find_if(parts.begin(), parts.end(),
                               [&](const Part &part) { return part.member == &member; });
@@ -271,13 +272,13 @@ public:
     return !member || std::any_of(parts.begin(), parts.end(),
                                   [&](const Part &part) { return part.member == member; });
   }
-  /// With the watchdog locked: NCCL gives no communicator up while a graph holds it.
+  /// Call with the watchdog locked. NCCL does not release a communicator while a graph uses it.
   void discard() {
     discarded = true;
     if (std::shared_ptr<GraphHandles> made = graph.lock())
       made->discard();
   }
-  /// Whether the capture is not over yet.
+  /// Whether the capture is in progress.
   bool isOpen() const { return !entered; }
 
   void enter(const std::shared_ptr<GraphHandles> &made) override {
@@ -297,7 +298,7 @@ private:
     std::string first, last;
     uint64_t count, collectives;
     std::set<int> peers; // of transfers
-    std::string name;    // of all, once the capture is over
+    std::string name;    // of all operations, set after the capture
 
     std::string describeAll() const {
       return count == 1 ? first + " in a graph"
@@ -335,7 +336,7 @@ void NcclGraph::launch(CudaStream &stream, const std::function<void()> &submit) 
   try {
     submit();
   } catch (const Error &error) {
-    // The peers may have launched theirs.
+    // The peers may have launched their graphs.
     lock.unlock();
     watchdog->abort(error);
     throw;
@@ -349,7 +350,7 @@ void NcclGraph::launch(CudaStream &stream, const std::function<void()> &submit) 
     watchdog->wake.notify_all();
 }
 
-/// As submit, where the call becomes part of a graph.
+/// As submit, for a call that becomes part of a graph.
 void NcclWatchdog::capture(
     NcclMember &member, CudaStream &stream, const OpContext &op, const std::vector<int> &peers,
     const std::function<nccl::Result(nccl::Comm, nccl::NativeStream)> &enqueue) {
@@ -360,7 +361,7 @@ void NcclWatchdog::capture(
     auto made = std::make_shared<NcclGraph>(shared_from_this());
     std::erase_if(graphs, [](const auto &known) { return known.expired(); });
     graphs.push_back(made);
-    orderStream = nullptr; // no event of before is in this capture
+    orderStream = nullptr; // earlier events are not in this capture
     return made;
   });
   static_cast<NcclGraph &>(guest).add(member, op, peers);
@@ -373,8 +374,8 @@ void NcclWatchdog::capture(
   noteOrder(stream);
 }
 
-/// With the lock held: gives up the graphs with operations of `member`, or all (null). Whether none
-/// is left that a capture in progress still holds.
+/// Discards the graphs with operations of `member`, or all (null). Called with the lock held. False
+/// if a capture in progress has such operations.
 bool NcclWatchdog::discardGraphs(const NcclMember *member) {
   bool all = true;
   for (const std::weak_ptr<NcclGraph> &known : graphs)
@@ -385,8 +386,8 @@ bool NcclWatchdog::discardGraphs(const NcclMember *member) {
   return all;
 }
 
-/// Whether `member` could be given up in order: peers may still read from this rank's buffers, so
-/// they close with it.
+/// Closes `member` properly, together with its peers, which may still read from this rank's
+/// buffers. False if that is not possible.
 bool NcclWatchdog::closeOrderly(Lock &lock, NcclMember &member) {
   if (!member.handle || failed || std::uncaught_exceptions() > 0)
     return false;
@@ -413,7 +414,7 @@ bool NcclWatchdog::closeOrderly(Lock &lock, NcclMember &member) {
   }
 }
 
-/// After fail.
+/// Called after fail.
 AbortLimit NcclWatchdog::makeLimit() const {
   return {options.abortLimit, "rank " + std::to_string(rank) + ": " + failure->what()};
 }
@@ -423,11 +424,12 @@ void NcclWatchdog::close(NcclMember &member) noexcept {
   Lock lock(mutex);
   discardGraphs(&member);
   if (!closeOrderly(lock, member) && (member.handle || failed)) {
-    // Aborted alone, it would wait for kernels that stand behind those of another communicator.
+    // Abort all: aborted alone, it would wait for kernels queued behind those of another
+    // communicator.
     fail(Error(ErrorCode::PeerFailed,
                describe(member) + " was given up before its operations were done"));
     abortAll(lock);
-    // A capture holds another one still.
+    // A capture in progress still uses another communicator.
     if (nccl::Comm handle = std::exchange(member.handle, nullptr))
       abortTogether(*library, *context, {&handle, 1}, makeLimit());
   }
@@ -438,8 +440,8 @@ void NcclWatchdog::close(NcclMember &member) noexcept {
 bool NcclWatchdog::abortAll(Lock &lock) {
   aborted.wait(lock, [&] { return !aborting; });
   context->useQuietly();
-  // The thread that captures would wait for this one, and this one in ncclCommAbort for it: it sees
-  // the failure at its next call.
+  // Otherwise this thread, in ncclCommAbort, and the capturing thread would wait for each other;
+  // that thread sees the failure at its next call.
   if (!discardGraphs(nullptr))
     return false;
   std::vector<nccl::Comm> handles;
@@ -483,7 +485,7 @@ Error NcclWatchdog::explain(const NcclLateness &late) const {
   for (int peer : late.peers.empty() ? late.ranks : late.peers) {
     if (peer == rank)
       continue;
-    // One that could not be asked takes its time; the others would too.
+    // After one rank cannot be asked, do not ask the others: each would take as long.
     std::optional<uint64_t> reached;
     bool isAsked = options.progress && late.number > 0 && late.peers.empty() && unknown.empty();
     if (isAsked)
@@ -527,7 +529,7 @@ void NcclWatchdog::checkDeadline(const NcclMember &member, const NcclOperation &
                      member.key, member.ranks, operation.number, operation.peers};
 }
 
-/// Looks at the oldest operation; true when it is done and dropped.
+/// Checks the oldest operation; true if it is done and was removed.
 bool NcclWatchdog::inspectFront(NcclMember &member) {
   NcclOperation &operation = member.pending.front();
   if (!operation.reached && operation.begin->isDone()) {
@@ -563,8 +565,8 @@ void NcclWatchdog::inspect(NcclMember &member) {
     ;
 }
 
-/// The peers of operations that last. One that has done its part may leave before this rank is
-/// done, so an operation gets the time of liveness first.
+/// The peers of operations that take longer than `liveness`: before that, a peer that has done its
+/// part may leave.
 std::vector<int> NcclWatchdog::findAwaited() const {
   std::set<int> ranks;
   for (const NcclMember *member : members)
@@ -582,7 +584,7 @@ void NcclWatchdog::checkPeers(std::span<const int> awaited) const {
     options.checkPeers();
 }
 
-/// Looks at everything, the peers without the lock; what failed.
+/// Checks all members, and peers without the lock; returns the error, if any.
 std::optional<Error> NcclWatchdog::inspectAll(Lock &lock) {
   std::optional<NcclLateness> late;
   try {

@@ -20,7 +20,7 @@ using namespace gridloom::rt;
 
 namespace {
 
-/// Before each message. Numbers are the machine's: all ranks run the same build.
+/// Precedes each message, in native byte order: all ranks run the same build.
 struct Header {
   uint64_t magic;
   uint32_t kind;
@@ -41,7 +41,7 @@ void setOption(int fd, int level, int option, int value) {
 TcpConnection::TcpConnection(int fd, std::chrono::milliseconds liveness) : fd(fd) {
   int limit = int(std::max<int64_t>(liveness.count(), 100));
   setOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  // Pings that a peer's machine does not acknowledge for so long end the connection. A stopped
+  // The connection ends if the peer's machine does not acknowledge pings for this time. A stopped
   // process is not gone: its machine answers.
   setOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, limit);
   timeval patience{limit / 1000, long(limit % 1000) * 1000};
@@ -120,7 +120,7 @@ std::shared_ptr<addrinfo> gridloom::rt::resolve(const std::string &master,
   int problem = 0;
   while (true) {
     problem = getaddrinfo(host.c_str(), master.c_str() + colon + 1, &hints, &found);
-    // A name of a service or pod may come into being after its first user.
+    // The name of a service or pod may be created later than this process.
     bool mayCome = problem == EAI_AGAIN || problem == EAI_NONAME || problem == EAI_NODATA;
     if (!mayCome || std::chrono::steady_clock::now() >= end)
       break;

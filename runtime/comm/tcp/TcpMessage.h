@@ -21,11 +21,11 @@ struct TcpMessage {
     Hello = 1, // rank; number: ranks of the job; key: the job
     Welcome,
     Refused, // text
-    Put,     // key, text; number: how many will get it
+    Put,     // key, text; number: of ranks that will get it
     Get,     // key; id: of the answer; number: the rank that puts it
     Value,   // id, text
-    Fail,    // number: the error's code; rank: whose; text
-    Publish, // rank; key: the communicator; number: how far
+    Fail,    // number: the error's code; rank: that reports it; text
+    Publish, // rank; key: the communicator; number: progress
     Read,    // id, rank, key
     Count,   // id, number
     Bye,
@@ -38,22 +38,23 @@ struct TcpMessage {
   std::string key, text;
 };
 
-/// A connected socket and what was received of the next message.
+/// A connected socket and the bytes received of the next message.
 class TcpConnection {
 public:
-  /// Takes the socket; a peer's machine that answers nothing for `liveness` ends the connection.
+  /// Takes ownership of the socket; the connection ends if the peer's machine does not answer for
+  /// `liveness`.
   TcpConnection(int fd, std::chrono::milliseconds liveness);
   ~TcpConnection();
   TcpConnection(const TcpConnection &) = delete;
   TcpConnection &operator=(const TcpConnection &) = delete;
 
   int getFd() const { return fd; }
-  /// False when the connection is gone.
+  /// False if the connection is gone.
   bool send(const TcpMessage &message);
-  /// Takes what has arrived, without waiting; false when the connection is gone or the peer is no
-  /// rank of ours.
+  /// Reads what has arrived, without waiting; false if the connection is gone or the peer does not
+  /// send our messages.
   bool receive();
-  /// The next whole message that was received.
+  /// The next complete message that was received.
   std::optional<TcpMessage> next();
 
 private:
@@ -61,8 +62,7 @@ private:
   std::string received;
 };
 
-/// The address that HOST:PORT names. A name that is not known yet is asked for until `end`. Throws
-/// InvalidArgument or Unavailable with one line.
+/// Resolves HOST:PORT. Retries an unknown name until `end`. Throws InvalidArgument or Unavailable.
 std::shared_ptr<addrinfo> resolve(const std::string &master,
                                   std::chrono::steady_clock::time_point end);
 

@@ -59,8 +59,8 @@ TcpServer::~TcpServer() {
   close(listener);
 }
 
-/// Whether nobody needs the server any more: a rank that has left, or that did not join in time.
-/// One that is silent is stopped or cut off; rank 0 does not wait for it.
+/// Whether no rank needs the server any more: each has left, or did not join in time, or is silent.
+/// A silent rank is stopped or cut off; rank 0 does not wait for it.
 bool TcpServer::isComplete() const {
   constexpr milliseconds silence(5000);
   auto now = steady_clock::now();
@@ -73,7 +73,7 @@ bool TcpServer::isComplete() const {
   });
 }
 
-/// A machine that is cut off is noticed by what it does not acknowledge.
+/// Detects machines that are cut off: they do not acknowledge pings.
 void TcpServer::ping() {
   for (Peer &peer : peers)
     if (peer.rank >= 0 && !peer.connection->send({TcpMessage::Ping, 0, 0, 0, "", ""}))
@@ -84,7 +84,7 @@ void TcpServer::run() {
   std::vector<pollfd> polls;
   milliseconds tick = std::clamp(options.liveness / 4, milliseconds(10), milliseconds(250));
   auto nextPing = steady_clock::now();
-  // After a failure the others need only hear of it.
+  // After a failure the others only need to receive it.
   auto getPatience = [&] {
     return hasFailed ? std::min(options.deadline, milliseconds(1000)) : options.deadline;
   };
@@ -93,7 +93,7 @@ void TcpServer::run() {
     for (const Peer &peer : peers)
       polls.push_back({peer.connection->getFd(), POLLIN, 0});
     poll(polls.data(), polls.size(), int(tick.count()));
-    if (polls[1].revents) { // the other end is closed
+    if (polls[1].revents) { // the destructor has closed the other end
       isStopping = true;
       stopBegin = steady_clock::now();
     }
@@ -124,7 +124,7 @@ void TcpServer::accept() {
     peers.push_back({std::make_unique<TcpConnection>(fd, options.liveness)});
 }
 
-/// A stranger is turned away; the job goes on.
+/// Refuses a foreign connection; the job continues.
 void TcpServer::greet(Peer &peer, const TcpMessage &hello) {
   std::string objection;
   if (hello.kind != TcpMessage::Hello || hello.key != job)
@@ -204,7 +204,7 @@ void TcpServer::answer(Stored &stored, const Waiting &to) {
   --stored.readers;
 }
 
-/// A rank that has left puts nothing any more: whoever waits for it would wait for ever.
+/// Fails the job if a rank waits for a value of a rank that has left: it would wait for ever.
 void TcpServer::failIfLeft(int owner) {
   if (owner < 0 || owner >= size || !hasLeft[size_t(owner)])
     return;
@@ -233,7 +233,7 @@ void TcpServer::drop(Peer &peer) {
   if (peer.rank < 0)
     return;
   if (!hasLeft[size_t(peer.rank)])
-    fail(uint64_t(ErrorCode::PeerFailed), /*rank=*/0, // who tells it, since the dead cannot
+    fail(uint64_t(ErrorCode::PeerFailed), /*rank=*/0, // reported by rank 0
          "rank " + std::to_string(peer.rank) + " died; gone: its connection");
   hasLeft[size_t(peer.rank)] = true;
 }

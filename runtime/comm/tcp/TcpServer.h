@@ -16,20 +16,20 @@
 
 namespace gridloom::rt {
 
-/// Rank 0's: passes values between ranks, notifies all when one fails or its connection ends, and
-/// keeps how far each is. A thread of its own.
+/// Rank 0's server, with its own thread: passes values between ranks, notifies all if one fails or
+/// its connection ends, and keeps each rank's progress.
 class TcpServer {
 public:
-  /// Listens on the address that `master` names and on no other. Throws Unavailable when it is not
-  /// this machine's, or the port is taken.
+  /// Listens only on the address that `master` names. Throws Unavailable if it is not this
+  /// machine's, or the port is taken.
   TcpServer(const std::string &master, std::string job, int size, TransportOptions options);
-  /// Returns when all ranks have left or are silent, at the latest after the deadline.
+  /// Waits until all ranks have left or are silent, at most for the deadline.
   ~TcpServer();
 
 private:
   struct Peer {
     std::unique_ptr<TcpConnection> connection;
-    int rank = -1; // before its hello
+    int rank = -1; // -1: no hello yet
     bool isGone = false;
     std::chrono::steady_clock::time_point heard = std::chrono::steady_clock::now();
   };
@@ -40,7 +40,7 @@ private:
   struct Waiting {
     Peer *peer;
     uint64_t id;
-    int owner; // who puts the value
+    int owner; // the rank that puts the value
   };
 
   void run();

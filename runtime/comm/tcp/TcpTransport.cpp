@@ -28,25 +28,25 @@ using std::chrono::steady_clock;
 
 namespace {
 
-/// This rank's connection to rank 0's server: a thread receives, any sends.
+/// This rank's connection to rank 0's server: one thread receives, any thread may send.
 class Client {
 public:
   Client(int fd, int rank, const TransportOptions &options)
       : connection(fd, options.liveness), rank(rank), options(options) {}
   ~Client();
 
-  /// Says hello and waits for the answer.
+  /// Sends Hello and waits for the answer.
   void join(const std::string &master, const std::string &job, int size);
   void send(const TcpMessage &message);
-  /// Sends what asks for an answer and waits for that; nothing after `limit`. Throws when the job
-  /// fails meanwhile, unless `always`.
+  /// Sends a request and waits for the answer; nothing after `limit`. Throws if the job fails
+  /// meanwhile, unless `always`.
   std::optional<TcpMessage> ask(TcpMessage message, milliseconds limit, bool always);
   void check(const std::string &where);
   void checkAwaited(std::span<const int> ranks, const std::string &where);
   void publish(const std::string &communicator, uint64_t count);
   std::optional<int> getFailedRank();
   const TransportOptions &getOptions() const { return options; }
-  /// All ranks have come.
+  /// Called when all ranks have joined.
   void endJoining() { options.whileJoining = nullptr; }
   int getRank() const { return rank; }
 
@@ -67,7 +67,7 @@ private:
   uint64_t lastId = 0;
   std::optional<Error> failure;
   int failedRank = -1;
-  std::set<int> left; // in order
+  std::set<int> left; // properly
   bool isStopping = false;
   std::thread thread;
 };
@@ -120,7 +120,7 @@ public:
   }
 
 private:
-  std::unique_ptr<TcpServer> server; // rank 0's; outlives its client
+  std::unique_ptr<TcpServer> server; // on rank 0; outlives its client
   std::shared_ptr<Client> client;
   int size;
   std::map<std::string, int> generations;
@@ -324,8 +324,8 @@ void TcpTransport::gather(std::span<const std::byte> mine, std::span<std::byte> 
   }
 }
 
-/// A connected, blocking socket, or -1 and the reason in errno. Waits no longer than until `end`:
-/// connect itself would take minutes where packets are dropped.
+/// A connected, blocking socket, or -1 and the reason in errno. Waits at most until `end`: connect
+/// itself would take minutes if packets are dropped.
 static int tryConnect(const addrinfo &address, steady_clock::time_point end,
                       const std::function<void()> &whileJoining) {
   int fd = socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -393,7 +393,7 @@ std::unique_ptr<Transport> gridloom::rt::joinTcpTransport(const std::string &mas
   client->join(master, job, size);
   Client &joined = *client;
   auto transport = std::make_unique<TcpTransport>(std::move(server), std::move(client), size);
-  // All have come once each has heard from each.
+  // After a gather all ranks have joined.
   std::byte here{1};
   std::vector<std::byte> all(static_cast<size_t>(size));
   transport->gather({&here, 1}, all);

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The host side of a transport between GPUs: shares NCCL's ids, notices ranks that are gone and
-// notifies all of a failure. It makes no communicators: CPU ranks are joined on one machine only.
+// The host side of a transport between GPUs on several machines: exchanges NCCL's ids, detects lost
+// ranks and broadcasts failures. It creates no communicators: CPU ranks must be on one machine.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_COMM_TCP_TCPTRANSPORT_H
@@ -16,9 +16,9 @@
 namespace gridloom::rt {
 
 /// Joins the job `job` of `size` ranks as `rank`, and returns when all have joined. `master` is
-/// HOST:PORT, an address of rank 0's machine: rank 0 listens there and on no other address. Throws
-/// InvalidArgument without it or when ranks disagree, Unavailable when rank 0 cannot listen,
-/// DeadlineExceeded naming what did not come.
+/// HOST:PORT, an address of rank 0's machine: rank 0 listens only there. Throws InvalidArgument if
+/// `master` is empty or ranks disagree, Unavailable if rank 0 cannot listen, DeadlineExceeded
+/// naming what is missing.
 std::unique_ptr<Transport> joinTcpTransport(const std::string &master, const std::string &job,
                                             int rank, int size,
                                             const TransportOptions &options = {});

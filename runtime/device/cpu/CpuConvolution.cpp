@@ -21,21 +21,21 @@ using Forward = dnnl::convolution_forward;
 
 namespace {
 
-/// Rows of the result, along its first spatial dimension, and what they read of the input.
+/// Rows of the result, along its first spatial dimension, and the input rows that they read.
 struct Rows {
-  int64_t begin, end, first, last; // of the result; of the input, clipped to it
-  int64_t low, high;               // zeros around the latter
+  int64_t begin, end, first, last; // of the result; of the input, clipped
+  int64_t low, high;               // rows of zero padding before and after the input's
 };
 
-/// One primitive, for some rows of any image.
+/// A primitive for one range of rows of any image.
 struct Part {
   Rows rows;
   memory::desc input, output, scratch;
-  size_t weights; // an index into the weights in oneDNN's orders
+  size_t weights; // index into `packed`
   Forward primitive;
 };
 
-/// The weights in one of oneDNN's orders.
+/// The weights in one of oneDNN's layouts.
 struct Packed {
   memory::desc description;
   memory values;
@@ -47,10 +47,10 @@ struct CpuConvolution::Parts {
   Dims input, inputStrides, weight, weightStrides, output, outputStrides;
   Dims strides, low, high, dilations;
   bool hasBias = false, hasConstantWeight = false;
-  memory::desc given, bias; // the weights as the plan has them
+  memory::desc given, bias; // given: the weights in the plan's layout
   std::vector<Part> parts;
   std::vector<Packed> packed;
-  const void *packedFrom = nullptr; // constant weights that are packed
+  const void *packedFrom = nullptr; // address of the constant weights in `packed`
 
   explicit Parts(const ConvolutionProblem &problem);
   bool tellRows(int64_t begin, int64_t end, Rows &rows) const;
@@ -70,7 +70,7 @@ static dnnl::stream &getStream() {
   return stream;
 }
 
-/// At least `bytes` of this thread's own.
+/// At least `bytes` of thread-local scratch.
 static void *getScratch(size_t bytes) {
   constexpr size_t alignment = 64;
   thread_local std::vector<std::byte> scratch;
@@ -85,7 +85,7 @@ static memory view(const memory::desc &description, const void *data) {
   return {description, getEngine(), const_cast<void *>(data)};
 }
 
-/// What `action` throws as an error of ours.
+/// Converts oneDNN's exceptions to Error.
 template <typename Action> static void guard(ErrorCode code, const Action &action) {
   try {
     action();
@@ -104,7 +104,7 @@ CpuConvolution::Parts::Parts(const ConvolutionProblem &problem)
       strides(toDims(problem.strides)), low(toDims(problem.low)), high(toDims(problem.high)),
       dilations(toDims(problem.dilations)), hasBias(problem.epilogue.bias),
       hasConstantWeight(problem.constantWeight) {
-  // oneDNN counts the elements between those of a window.
+  // oneDNN's dilation is the number of elements between those of a window.
   for (int64_t &dilation : dilations)
     --dilation;
   Dims shape = weight, steps = weightStrides;
@@ -119,7 +119,7 @@ CpuConvolution::Parts::Parts(const ConvolutionProblem &problem)
     bias = memory::desc({weight[0]}, memory::data_type::f32, Dims{1});
 }
 
-/// False where some of the rows read zeros around the input only.
+/// Computes what the rows read. False if they read only padding.
 bool CpuConvolution::Parts::tellRows(int64_t begin, int64_t end, Rows &rows) const {
   int64_t first = begin * strides[0] - low[0],
           last = (end - 1) * strides[0] - low[0] + (weight[2] - 1) * (dilations[0] + 1) + 1;
@@ -137,7 +137,7 @@ static Forward::primitive_desc describe(const memory::desc &input, const memory:
                                         const Dims &strides, const Dims &dilations, const Dims &low,
                                         const Dims &high) {
   dnnl::primitive_attr attributes;
-  // The library's own scratchpad belongs to the thread that makes the primitive.
+  // The library's own scratchpad belongs to the thread that creates the primitive.
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   constexpr auto kind = dnnl::prop_kind::forward_inference;
   constexpr auto algorithm = dnnl::algorithm::convolution_direct;
@@ -159,7 +159,7 @@ void CpuConvolution::Parts::addPart(const Rows &rows) {
   before[0] = rows.low;
   after[0] = rows.high;
   auto forOneImage = [](const Dims &shape, Dims steps, const Dims &whole) {
-    // The stride of images of this height, which oneDNN recognises orders by.
+    // The stride that an image of this height would have: oneDNN recognises layouts by it.
     if (whole[2] != shape[2])
       steps[0] = steps[0] / whole[2] * shape[2];
     return memory::desc(shape, memory::data_type::f32, steps);
@@ -187,7 +187,7 @@ void CpuConvolution::Parts::pack(const void *weight) {
     return;
   for (Packed &each : packed) {
     if (!each.values)
-      continue; // as the plan has them
+      continue; // uses the plan's layout
     memory from = view(given, weight);
     dnnl::reorder(from, each.values).execute(getStream(), from, each.values);
     getStream().wait();
@@ -219,7 +219,7 @@ CpuConvolution::CpuConvolution(const ConvolutionProblem &problem, int64_t thread
   if (problem.epilogue.activation != Activation::None || problem.epilogue.residual)
     throw Error(ErrorCode::Unavailable,
                 "convolution: activations and residuals are not available on the cpu");
-  // A primitive is made for as many threads of oneDNN's as run it: one, of the pool.
+  // A primitive is created for the number of oneDNN threads that run it: one, of the pool.
   OneLibraryThread one;
   guard(ErrorCode::Unavailable, [&] {
     parts = std::make_unique<Parts>(problem);

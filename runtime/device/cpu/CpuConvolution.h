@@ -14,16 +14,16 @@ namespace gridloom::rt {
 
 class ThreadPool;
 
-/// A convolution of f32 by oneDNN, fast with the channels last. oneDNN reads weights in an order of
-/// its own, into which they are brought by every call, or, if they never change, by the first. Each
-/// image is computed by itself, and with fewer images than threads in parts of the result's rows.
+/// An f32 convolution by oneDNN, fast with channels last. oneDNN reads weights in its own layout:
+/// they are reordered in every call, or once if they are constant. Images are computed one at a
+/// time; if there are fewer images than threads, each in parts along the result's rows.
 class CpuConvolution : public LibraryPlan {
 public:
-  /// `threads` is the pool's number. Throws Unavailable for other types than f32, an activation or
-  /// a residual, and where oneDNN has no such convolution.
+  /// `threads` is the pool's size. Throws Unavailable for types other than f32, an activation or a
+  /// residual, and if oneDNN does not support the convolution.
   CpuConvolution(const ConvolutionProblem &problem, int64_t threads);
   ~CpuConvolution() override;
-  /// `inputs` are input, weight and, if the epilogue says so, bias.
+  /// `inputs`: input, weight and, if the epilogue has one, bias.
   void run(ThreadPool &pool, std::span<const void *const> inputs, void *out);
   void forgetWeights() override;
 

@@ -72,7 +72,7 @@ std::unique_ptr<Stream> CpuDevice::createStream(StreamKind kind, const std::stri
 
 std::unique_ptr<Event> CpuDevice::createEvent() { return std::make_unique<CpuEvent>(); }
 
-/// The library for this CPU's level first; plans have one for a level above their own.
+/// Prefers the library for this CPU's level; plans may have one for a level above their own.
 std::vector<std::string> CpuDevice::listLibraries(const std::string &library) const {
   std::filesystem::path path = library;
   std::string wide = path.stem().string() + "." + getCpuLevel() + path.extension().string();
@@ -105,7 +105,7 @@ std::unique_ptr<LibraryPlan> CpuDevice::createConvolution(const ConvolutionProbl
 void CpuDevice::launch(Stream &stream, Kernel &kernel, const LaunchShape &shape,
                        std::span<void *const> pointers) {
   int64_t rows = shape.rows, threads = pool.getNumThreads();
-  // As many parts as threads, but none smaller than the grain.
+  // One part per thread, but none smaller than the grain.
   int64_t grain = std::max<int64_t>(1, shape.grain);
   int64_t part = std::max(grain, (rows + threads - 1) / threads);
   static_cast<CpuStream &>(stream).launch(
@@ -144,7 +144,7 @@ void CpuDevice::copyOut(Stream &stream, void *to, const void *from, size_t bytes
 }
 
 namespace {
-/// The graph outlives this while a stream's thread still looks whether it has more to do.
+/// Shares the graph: a stream's thread may still be looking for work in it after this is destroyed.
 struct CapturedWork : WorkGraph {
   explicit CapturedWork(std::shared_ptr<CpuGraph> graph) : graph(std::move(graph)) {}
   std::shared_ptr<CpuGraph> graph;

@@ -16,7 +16,7 @@
 
 namespace gridloom::rt {
 
-/// The CPU. Streams are threads; what runs on them shares one pool of intra-op threads.
+/// The CPU. Each stream has a thread; all streams share one pool of intra-op threads.
 class CpuDevice : public Device {
 public:
   explicit CpuDevice(unsigned threads);

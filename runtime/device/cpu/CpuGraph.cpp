@@ -4,14 +4,15 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The protocol. A list is run by whoever has claimed it. Events' numbers of runs, claims and bells
-// are sequentially consistent, and every thread that goes to sleep has read its bell before it
-// looked for work. So that no wake is lost,
-// - who records an event rings the lists that wait for it, after the event is done;
-// - who releases a list looks once more whether its next step can go on, after it is released, and
-//   rings it then: either this look sees the event or the recorder's ring finds the list free;
-// - who could not claim a list that it waits for rings it, for the thread that had it may have
-//   looked at an event before this thread recorded it without a ring (handsOver).
+// The protocol: the thread that has claimed a list runs it. Claims, bells and the events' run
+// numbers are sequentially consistent, and a thread reads a list's bell before it looks for work
+// and sleeps. So that no wake-up is lost:
+// - A thread that records an event rings the lists that wait for it, after it has set `done`.
+// - A thread that releases a list then checks whether its next step can run, and if so rings it:
+//   either this check sees the event, or the recorder's ring finds the list unclaimed.
+// - A thread that cannot claim a list that it waits for rings it: the thread that has claimed it
+// may
+//   have checked an event before this thread recorded it without a ring (handsOver).
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/device/cpu/CpuGraph.h"
@@ -123,7 +124,7 @@ void CpuGraph::checkFailure() {
   std::rethrow_exception(failure);
 }
 
-/// `owed` is the list that has not been rung because this thread is about to help it.
+/// `owed` is a list that was not rung because this thread is about to help it.
 void CpuGraph::record(const Step &step, uint64_t run, std::optional<uint32_t> &owed) {
   Event &event = events[step.index];
   event.done = run;
@@ -141,7 +142,7 @@ void CpuGraph::advance(List &list, uint64_t run, EventIndex until) {
     if (until && isDone(*until, run))
       break;
     if (step.kind == StepKind::Wait && !isDone(step.index, run)) {
-      owed.reset(); // rung there, if it cannot be helped
+      owed.reset(); // help rings it if it is claimed
       help(step.index, run);
       if (!isDone(step.index, run))
         return;
@@ -160,7 +161,7 @@ void CpuGraph::advance(List &list, uint64_t run, EventIndex until) {
   if (list.next < list.steps.size())
     return;
   list.finished = run;
-  ring(list); // for a thread that waits for all of it
+  ring(list); // wakes a thread in `complete`
 }
 
 void CpuGraph::help(uint32_t event, uint64_t run) {
@@ -177,11 +178,11 @@ void CpuGraph::complete(List &list, uint64_t run) {
     uint32_t heard = list.bell;
     if (tryClaim(list)) {
       try {
-        if (list.finished < run) // or it may have begun the next run by now
+        if (list.finished < run) // else it may already be in the next run
           advance(list, run, std::nullopt);
         release(list, run);
       } catch (...) {
-        fail(std::current_exception()); // the list stays claimed: nobody repeats what failed
+        fail(std::current_exception()); // the list stays claimed: no thread repeats the failed step
       }
     }
     if (list.finished < run && !hasFailed)
@@ -191,7 +192,7 @@ void CpuGraph::complete(List &list, uint64_t run) {
 
 void CpuGraph::begin(uint64_t run) {
   for (List &list : lists) {
-    while (!tryClaim(list)) // a thread that has found nothing more to do in the last run
+    while (!tryClaim(list)) // a thread of the last run may still be releasing it
       std::this_thread::yield();
     list.next = 0;
     if (list.steps.empty())

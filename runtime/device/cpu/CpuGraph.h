@@ -4,11 +4,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A graph has the steps of each stream as a list, with all arguments in place, so that a
-// step allocates nothing and passes no queue. The threads of the streams run the lists beside each
-// other. A thread that comes to a wait first runs what it waits for, unless the list's own thread
-// has begun it: a stream that waits for a collective at once does it itself, and no other thread
-// wakes for it.
+// A graph has a list of steps per stream, with arguments resolved, so that a step neither allocates
+// nor passes a queue. The streams' threads run the lists concurrently. A thread that reaches a wait
+// first runs the work that it waits for, unless the list's own thread has started it: a stream that
+// waits for a collective at once runs it itself, and no other thread wakes up.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_DEVICE_CPU_CPUGRAPH_H
@@ -29,7 +28,7 @@ class ThreadPool;
 /// The ABI of kernels in cpu.so: pointers to inputs, then outputs, and the rows to compute.
 using CpuKernelFunction = void (*)(void *const *pointers, int64_t begin, int64_t end);
 
-/// A kernel with its arguments, cut in pieces of `part` rows.
+/// A kernel with its arguments, split into parts of `part` rows.
 struct CpuLaunch {
   CpuKernelFunction function;
   std::vector<void *> pointers;
@@ -41,16 +40,16 @@ class CpuGraph final : public std::enable_shared_from_this<CpuGraph> {
 public:
   CpuGraph(ThreadPool &pool, std::span<Stream *const> streams);
 
-  // Capture, in the order of submission. `list` is a stream's place among the streams.
+  // Capture, in order of submission. `list` is a stream's index in `streams`.
   void addLaunch(uint32_t list, CpuLaunch launch);
   void addWork(uint32_t list, std::function<void()> work);
   void addRecord(uint32_t list, const CpuEvent::State *event);
-  /// A wait for an event that was not recorded in this capture is none: it was before all of this.
+  /// Ignores events that this capture did not record: they are complete before a run.
   void addWait(uint32_t list, const CpuEvent::State *event);
   void finishCapture();
 
-  /// Runs all lists; on the thread of the first stream, between its other work. Throws the first
-  /// failure of any list, and at every run after it.
+  /// Runs all lists; called on the thread of the first stream, in order with its other work. Throws
+  /// the first failure of any list, in every later run too.
   void run();
 
 private:
@@ -58,8 +57,8 @@ private:
   struct Step {
     StepKind kind;
     uint32_t index; // of the launch, work or event
-    /// Of a record: who waits for it is this one list, which the recording list waits for next, so
-    /// that the recording thread can go on with it.
+    /// For a record: the only list that waits for the event, if the recording list then waits for
+    /// that list, so that the recording thread can continue with it.
     std::optional<uint32_t> handsOver = {};
   };
   struct alignas(64) List {
@@ -67,16 +66,16 @@ private:
     std::vector<Step> steps;
     std::deque<CpuLaunch> launches;
     std::vector<std::function<void()>> works;
-    size_t next = 0;                   // of whoever has claimed it
-    std::atomic<bool> claimed{false};  // some thread runs its steps
-    std::atomic<uint64_t> finished{0}; // the last run that has run all of it
-    /// Rung when there may be something to do for a thread that found nothing to.
+    size_t next = 0;                   // owned by the claiming thread
+    std::atomic<bool> claimed{false};  // a thread runs its steps
+    std::atomic<uint64_t> finished{0}; // the last run that completed it
+    /// Incremented when there may be work for a sleeping thread.
     std::atomic<uint32_t> bell{0};
   };
   struct Event {
     uint32_t list;                 // that records it
     std::vector<uint32_t> waiters; // lists
-    std::atomic<uint64_t> done{0}; // the last run that has recorded it
+    std::atomic<uint64_t> done{0}; // the last run that recorded it
   };
   using EventIndex = std::optional<uint32_t>;
 
@@ -84,25 +83,25 @@ private:
   void release(List &list, uint64_t run);
   void ring(List &list);
   void begin(uint64_t run);
-  /// Runs steps of a claimed list until it ends, `until` is recorded, or it has to wait.
+  /// Runs steps of a claimed list until it ends, `until` is recorded, or it must wait.
   void advance(List &list, uint64_t run, EventIndex until);
   void record(const Step &step, uint64_t run, std::optional<uint32_t> &owed);
-  /// Runs what has to be done before `event`, as far as nobody else does it.
+  /// Runs the steps before `event` in its list unless another thread has claimed it.
   void help(uint32_t event, uint64_t run);
-  /// Runs a list to its end, alone or with others.
+  /// Returns when a list has finished; runs it when it is not claimed.
   void complete(List &list, uint64_t run);
   bool isDone(uint32_t event, uint64_t run) const { return events[event].done >= run; }
   void fail(std::exception_ptr cause);
   void checkFailure();
 
   ThreadPool &pool;
-  std::deque<List> lists; // neither moves
+  std::deque<List> lists; // deque: elements do not move
   std::deque<Event> events;
-  std::map<const CpuEvent::State *, uint32_t> recorded; // in the capture: the last recording
+  std::map<const CpuEvent::State *, uint32_t> recorded; // during capture: the last recording
   uint64_t runs = 0;
   std::atomic<bool> hasFailed{false};
   std::mutex mutex;
-  std::exception_ptr failure; // with the mutex
+  std::exception_ptr failure; // guarded by mutex
 };
 
 } // namespace gridloom::rt

@@ -12,7 +12,7 @@
 
 namespace gridloom::rt {
 
-/// A shared object loaded from memory. No file is left anywhere.
+/// A shared object loaded from memory, without a file on disk.
 class CpuLibrary {
 public:
   /// Throws InvalidPlan with the loader's reason.
@@ -26,8 +26,8 @@ public:
 
 private:
   std::string name;
-  // Stays open: the loader knows objects by path, and a number used again would be taken for this
-  // object.
+  // Stays open: the loader identifies objects by path, so a reused descriptor number would be taken
+  // for this object.
   int file = -1;
   void *handle = nullptr;
 };

@@ -18,8 +18,9 @@
 using namespace gridloom;
 using namespace gridloom::rt;
 
-/// Debian's oneDNN runs on OpenMP, other builds on TBB or on nothing: the function is there or not.
-/// A process may hold several OpenMP libraries, so the one oneDNN links is asked for.
+/// Finds a function of the threading library that oneDNN is linked with; null if it is missing.
+/// Debian's oneDNN uses OpenMP, other builds TBB or none. A process may contain several OpenMP
+/// libraries, so look only in oneDNN's.
 template <typename Function> static Function findInLibrary(const char *name) {
   Dl_info info;
   if (!dladdr(reinterpret_cast<void *>(dnnl_sgemm), &info))
@@ -28,7 +29,7 @@ template <typename Function> static Function findInLibrary(const char *name) {
   if (!library)
     return nullptr;
   auto function = reinterpret_cast<Function>(dlsym(library, name));
-  dlclose(library); // RTLD_NOLOAD counted it once more
+  dlclose(library); // RTLD_NOLOAD took a reference
   return function;
 }
 
@@ -51,8 +52,7 @@ OneLibraryThread::~OneLibraryThread() {
     setLibraryThreads(before);
 }
 
-/// Describes a rows x columns matrix with these strides to BLAS, or nothing when BLAS cannot read
-/// it.
+/// Describes a rows x columns matrix with these strides for BLAS; nothing if BLAS cannot read it.
 static std::optional<BlasOperand> describe(int64_t rows, int64_t columns, const int64_t *strides) {
   if (columns == 1 || strides[1] == 1) {
     int64_t ld = rows == 1 ? std::max<int64_t>(columns, 1) : strides[0];
@@ -127,7 +127,7 @@ CpuMatmul::Offsets CpuMatmul::getOffsets(int64_t batch) const {
   return offsets;
 }
 
-/// to[i][j] = from[j][i], in blocks that both matrices' cache lines stay for.
+/// to[i][j] = from[j][i], in blocks whose cache lines stay resident for both matrices.
 static void transpose(const float *from, int64_t fromStride, float *to, int64_t toStride,
                       int64_t rows, int64_t columns) {
   constexpr int64_t block = 16;
@@ -137,8 +137,8 @@ static void transpose(const float *from, int64_t fromStride, float *to, int64_t 
         to[i * toStride + j] = from[j * fromStride + i];
 }
 
-/// Long sums over rows of both matrices: the library is a fifth faster with the larger one on the
-/// left, which gives the result's transpose.
+/// Whether to compute the transposed result: for long sums over rows of both matrices, the library
+/// is a fifth faster with the larger matrix on the left.
 bool CpuMatmul::isBetterSwapped(int64_t rows, int64_t columns) const {
   constexpr int64_t fewest = 32, longSums = 16;
   return !lhsBlas.transposed && rhsBlas.transposed && !outBlas.transposed && rows >= fewest &&
@@ -152,7 +152,7 @@ void CpuMatmul::runSgemmPart(MatmulPointers<float> pointers, int64_t rowBegin, i
   const float *lhs = pointers.lhs + rowBegin * lhsStrides[0];
   const float *rhs = pointers.rhs + columnBegin * rhsStrides[1];
   float *out = pointers.out + first;
-  // Bias and residual are laid down first and added to: one pass over the result less.
+  // Write bias and residual first and accumulate onto them: saves one pass over the result.
   bool isAdded = pointers.bias || pointers.residual;
   float beta = isAdded ? 1 : 0;
   for (int64_t i = 0; isAdded && i < rows; ++i)
@@ -183,7 +183,7 @@ void CpuMatmul::runSgemmPart(MatmulPointers<float> pointers, int64_t rowBegin, i
 }
 
 void CpuMatmul::runSgemm(ThreadPool &pool, const MatmulPointers<float> &pointers) const {
-  // Fewer batches than threads: split each along its longer side, in multiples of the registers'
+  // With fewer batches than threads, split each along its longer side, in multiples of the register
   // tile so that no part wastes lanes.
   constexpr int64_t rowTile = 32, columnTile = 64;
   int64_t threads = pool.getNumThreads();
@@ -214,7 +214,7 @@ void CpuMatmul::runSgemm(ThreadPool &pool, const MatmulPointers<float> &pointers
 
 template <typename T>
 void CpuMatmul::runLoops(ThreadPool &pool, const MatmulPointers<T> &pointers) const {
-  // Integers wrap around, which only unsigned arithmetic is defined to do.
+  // Integers wrap around, which is defined only for unsigned arithmetic.
   using Sum =
       std::conditional_t<std::is_integral_v<T>,
                          std::make_unsigned_t<std::conditional_t<std::is_integral_v<T>, T, int>>,
@@ -222,7 +222,7 @@ void CpuMatmul::runLoops(ThreadPool &pool, const MatmulPointers<T> &pointers) co
   pool.parallelFor(numBatches * m, [&](int64_t task) {
     Offsets offsets = getOffsets(task / m);
     int64_t i = task % m;
-    // With nothing to sum the operands may be null.
+    // If k is 0 the operands may be null.
     const T *lhsRow = k ? pointers.lhs + offsets.lhs + i * lhsStrides[0] : nullptr;
     int64_t row = offsets.out + i * outStrides[0];
     for (int64_t j = 0; j < n; ++j) {
@@ -242,7 +242,7 @@ void CpuMatmul::runLoops(ThreadPool &pool, const MatmulPointers<T> &pointers) co
 }
 
 void CpuMatmul::runFloats(ThreadPool &pool, const MatmulPointers<float> &pointers) const {
-  // BLAS leaves the result alone when there is nothing to sum.
+  // BLAS does not write the result if k is 0.
   if (k == 0)
     runLoops<float>(pool, pointers);
   else
@@ -259,7 +259,7 @@ int64_t CpuMatmul::getReach(const std::vector<int64_t> &batch, const int64_t *st
   return last + 1;
 }
 
-/// Converts memory as it lies, with what may be between the elements.
+/// Converts `count` consecutive elements of memory, including gaps between the matrix's elements.
 template <typename Narrow>
 static void widen(ThreadPool &pool, const uint16_t *from, int64_t count, std::vector<float> &to) {
   constexpr int64_t block = 1 << 14;

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// f32 goes to oneDNN's sgemm, called with one thread inside and split over the rank's pool by us.
-// f16 and bf16 are converted to f32 and go there too: they save memory, not time. f64 and integers
-// go to plain loops, which are exact and there to check with.
+// f32 uses oneDNN's sgemm, which runs single-threaded; the work is split over the rank's pool here.
+// f16 and bf16 are converted to f32 first: they save memory, not time. f64 and integers use plain
+// loops, which are exact and serve as a reference.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_DEVICE_CPU_CPUMATMUL_H
@@ -21,18 +21,18 @@ namespace gridloom::rt {
 
 class ThreadPool;
 
-/// A matrix as BLAS sees it: the rows lie `ld` apart, or the columns do and it is read transposed.
+/// A matrix for BLAS: its rows are `ld` elements apart, or if transposed its columns are.
 struct BlasOperand {
   bool transposed = false;
   int64_t ld = 1;
 };
 
-/// Matrices of 16-bit floats as f32; calls that run one after another share them.
+/// Buffers for 16-bit floats converted to f32; shared by calls that run one after another.
 struct MatmulScratch {
   std::vector<float> lhs, rhs, bias, residual, out;
 };
 
-/// The operands as elements of one type.
+/// Typed pointers to the operands.
 template <typename T> struct MatmulPointers {
   const T *lhs = nullptr, *rhs = nullptr, *bias = nullptr, *residual = nullptr;
   T *out = nullptr;
@@ -40,7 +40,7 @@ template <typename T> struct MatmulPointers {
 
 class CpuMatmul : public MatmulPlan {
 public:
-  /// Throws InvalidPlan when neither of an operand's last two strides is 1 or its rows overlap.
+  /// Throws InvalidPlan if neither of an operand's last two strides is 1 or its rows overlap.
   explicit CpuMatmul(const MatmulProblem &problem);
   void run(ThreadPool &pool, MatmulScratch &scratch, const MatmulOperands &operands,
            void *out) const;
@@ -71,10 +71,10 @@ private:
   BlasOperand lhsBlas, rhsBlas, outBlas;
 };
 
-/// Keeps oneDNN from starting threads of its own when called from this thread.
+/// Keeps oneDNN from starting threads when called from this thread.
 void useOneLibraryThread();
 
-/// The same for as long as it lives.
+/// The same within a scope.
 class OneLibraryThread {
 public:
   OneLibraryThread();
@@ -83,7 +83,7 @@ public:
   OneLibraryThread &operator=(const OneLibraryThread &) = delete;
 
 private:
-  int before = 0; // threads; 0: the library has none of its own
+  int before = 0; // number of threads; 0: the library has no setting
 };
 
 } // namespace gridloom::rt

@@ -137,7 +137,7 @@ void CpuStream::runLoop() {
     busy = true;
     lock.unlock();
     runTask(task);
-    task = {}; // what the work holds goes before the stream counts as idle
+    task = {}; // releases what the work refers to before the stream counts as idle
     lock.lock();
     busy = false;
     if (queue.empty())

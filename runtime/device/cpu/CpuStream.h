@@ -21,8 +21,8 @@ class CpuGraph;
 class ThreadPool;
 struct CpuLaunch;
 
-/// As with CUDA, a wait is for the latest recording submitted before the wait was; an event nobody
-/// recorded holds nobody up.
+/// As in CUDA, a wait is for the latest recording submitted before it; waiting for an event that
+/// was never recorded returns at once.
 class CpuEvent : public Event {
 public:
   struct State {
@@ -34,7 +34,7 @@ public:
   std::shared_ptr<State> state = std::make_shared<State>();
 };
 
-/// Collects errors of the streams of one device.
+/// Reports the first error of one device's streams to its handler.
 struct CpuErrorSink {
   std::mutex mutex;
   std::function<void(const std::string &)> handler;
@@ -42,8 +42,8 @@ struct CpuErrorSink {
   void report(const std::exception_ptr &failure);
 };
 
-/// A queue with a thread of its own. After the first failure it skips all work, hands the failure
-/// on with every event it records, and throws it at each synchronize.
+/// A queue with its own thread. After the first failure it skips all work, passes the failure on
+/// through events that it records, and throws it at each synchronize.
 class CpuStream : public Stream {
 public:
   CpuStream(std::string name, std::shared_ptr<CpuErrorSink> errors);
@@ -53,13 +53,13 @@ public:
   void wait(Event &event) override;
   void enqueueHost(std::function<void()> work) override;
   void synchronize() override;
-  /// Until it is called with null, what is submitted goes to `graph`, as list number `list`.
+  /// Until called with null, submitted work goes to `graph`, as list number `list`.
   void captureTo(CpuGraph *graph, uint32_t list = 0) {
     captured = graph;
     capturedList = list;
   }
   void launch(ThreadPool &pool, CpuLaunch launch);
-  /// Scratch of this stream's work.
+  /// Scratch for this stream's work.
   MatmulScratch &getScratch() { return scratch; }
 
 private:
@@ -73,7 +73,7 @@ private:
   void runTask(Task &task);
 
   std::string name;
-  CpuGraph *captured = nullptr; // of the thread that submits
+  CpuGraph *captured = nullptr; // used by the submitting thread
   uint32_t capturedList = 0;
   MatmulScratch scratch;
   std::shared_ptr<CpuErrorSink> errors;

@@ -57,8 +57,8 @@ void ThreadPool::runTasks(const std::function<void(int64_t)> &task, int64_t coun
     task(i);
 }
 
-/// Waits for the turns of a spinning loop: the next kernel mostly follows within microseconds, and
-/// sleeping would cost more than it.
+/// Spins for a while: the next kernel mostly follows within microseconds, and sleeping would take
+/// longer.
 template <typename Condition> static bool spinUntil(const Condition &condition) {
   for (int spin = 0; spin < 2000; ++spin) {
     if (condition())
@@ -85,7 +85,7 @@ void ThreadPool::work() {
       count = currentCount;
     }
     runTasks(*task, count);
-    // Releases what the tasks wrote to the caller, which reads `active` with or without the mutex.
+    // Publishes what the tasks wrote to the caller, which reads `active` with or without the mutex.
     if (active.fetch_sub(1, std::memory_order_release) != 1)
       continue;
     std::lock_guard lock(mutex);
@@ -112,7 +112,7 @@ void ThreadPool::parallelFor(int64_t count, const std::function<void(int64_t)> &
   for (unsigned i = 0; i < helpers; ++i)
     wake.notify_one();
   runTasks(task, count);
-  // All tasks are taken: a worker that has not come by now is not waited for.
+  // All tasks are taken: do not wait for workers that have not joined yet.
   auto isIdle = [&] { return active.load(std::memory_order_acquire) == 0; };
   {
     std::lock_guard lock(mutex);

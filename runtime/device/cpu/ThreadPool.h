@@ -16,12 +16,12 @@
 
 namespace gridloom::rt {
 
-/// The intra-op threads of one rank. The caller of parallelFor is one of them, so a pool of one
-/// thread starts none.
+/// The intra-op threads of one rank. The caller of parallelFor is one of them: a pool of size one
+/// starts no threads.
 class ThreadPool {
 public:
-  /// `prepare` runs first on each thread the pool starts. Throws Unavailable when the system starts
-  /// no more.
+  /// `prepare` runs first on each thread that the pool starts. Throws Unavailable if the system
+  /// cannot start a thread.
   ThreadPool(unsigned threads, std::function<void()> prepare);
   ~ThreadPool();
   ThreadPool(const ThreadPool &) = delete;
@@ -44,9 +44,9 @@ private:
   const std::function<void(int64_t)> *current = nullptr;
   int64_t currentCount = 0;
   std::atomic<int64_t> next{0};
-  /// Workers that the current tasks still have room for; changed with the mutex.
+  /// How many more workers may join the current tasks; changed under the mutex.
   std::atomic<unsigned> places{0};
-  std::atomic<unsigned> active{0}; // workers that took one; grows with the mutex
+  std::atomic<unsigned> active{0}; // workers that joined; incremented under the mutex
   bool callerSleeps = false;
   bool stopping = false;
   std::function<void()> prepare;

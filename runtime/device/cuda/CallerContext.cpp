@@ -13,14 +13,14 @@
 
 using namespace gridloom::rt;
 
-/// `symbol` of the driver where it is in this process already; else null.
+/// `symbol` of the driver if the process has loaded it; else null.
 template <typename Function> static Function *findLoaded(const char *symbol) {
   const char *path = std::getenv("GRIDLOOM_CUDA_DRIVER");
   void *driver = dlopen(path && *path ? path : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   if (!driver)
     return nullptr;
   auto *found = reinterpret_cast<Function *>(dlsym(driver, symbol));
-  dlclose(driver); // as often as it was opened
+  dlclose(driver); // drops this function's reference
   return found;
 }
 
@@ -28,7 +28,7 @@ CallerContext::CallerContext() noexcept {
   using GetCurrent = cuda::Result(ContextTag **);
   auto *getCurrent = findLoaded<GetCurrent>("cuCtxGetCurrent");
   if (!getCurrent || getCurrent(&context) != cuda::SUCCESS)
-    context = nullptr; // the driver has not started
+    context = nullptr; // the driver is not initialised
 }
 
 CallerContext::~CallerContext() {

@@ -8,9 +8,9 @@
 
 namespace gridloom::rt {
 
-/// Leaves the calling thread's current CUDA context as it was when this object was made, whatever
-/// the runtime makes current meanwhile: the caller may use CUDA itself (PyTorch's current device).
-/// Neither loads nor starts the driver. Never throws.
+/// Restores the calling thread's current CUDA context on destruction, whatever the runtime makes
+/// current in between: the caller may use CUDA itself (PyTorch's current device). Neither loads nor
+/// initialises the driver. Never throws.
 class CallerContext {
 public:
   CallerContext() noexcept;

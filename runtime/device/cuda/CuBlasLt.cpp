@@ -56,12 +56,12 @@ void CuBlasLt::check(Status status, const char *call, const std::string &doing) 
 
 namespace {
 
-/// The number types of one element type: of operands, result, sums and factors.
+/// cuBLASLt's types of operands, result, sums and scale factors for one element type.
 struct NumberTypes {
   int data, out, compute, scale;
 };
 
-/// An algorithm and what its pointers must be multiples of.
+/// An algorithm and the pointer alignment that it needs, in bytes.
 struct Choice {
   Algorithm algorithm = {};
   size_t workspaceBytes = 0;
@@ -124,7 +124,7 @@ static NumberTypes chooseTypes(const MatmulProblem &problem) {
   }
 }
 
-/// Epilogues are bits, but for having none. Relu is none of them: cuBLASLt's makes NaN zero.
+/// Epilogues are bits, except the default. Relu is not used: cuBLASLt's makes NaN zero.
 static uint32_t chooseEpilogue(const MatmulProblem &problem) {
   uint32_t bits = problem.epilogue.bias ? EPILOGUE_BIAS : 0;
   if (problem.epilogue.activation == Activation::Gelu)
@@ -132,8 +132,7 @@ static uint32_t chooseEpilogue(const MatmulProblem &problem) {
   return bits ? bits : uint32_t(EPILOGUE_DEFAULT);
 }
 
-/// The largest power of two up to 16 bytes that all calls' matrices start at a multiple of, when
-/// the first ones do.
+/// The alignment of all calls' matrices, in bytes, up to 16, given that the first ones have it.
 static uint32_t findAlignment(const MatmulLayout &layout, size_t elementBytes, size_t outBytes) {
   int64_t common = 16;
   auto add = [&](int64_t elements, size_t bytes) {
@@ -223,7 +222,7 @@ void CuBlasLtMatmul::setBias(const void *bias) {
       "cublasLtMatmulDescSetAttribute", "setting the bias of " + description);
 }
 
-/// The library's algorithms within the limits, what it holds for the fastest first.
+/// The library's algorithms within the limits, its best guess first.
 std::vector<Choice> CuBlasLtMatmul::guess(uint32_t alignment) {
   const std::string doing = "choosing an algorithm for " + description;
   // The heuristic reads the bias pointer's alignment, not the bias.
@@ -239,7 +238,7 @@ std::vector<Choice> CuBlasLtMatmul::guess(uint32_t alignment) {
                    "cublasLtMatmulPreferenceSetAttribute", doing);
   };
   set(PREF_MAX_WORKSPACE_BYTES, workspaceLimit);
-  // The other schemes add partial sums in the type of the output.
+  // The other schemes add partial sums in the output's type.
   if (outBytes == 2)
     set(PREF_REDUCTION_SCHEME_MASK, uint32_t(REDUCTION_SCHEME_COMPUTE_TYPE));
   for (int attribute : {PREF_MIN_ALIGNMENT_A_BYTES, PREF_MIN_ALIGNMENT_B_BYTES,
@@ -273,7 +272,7 @@ Choice CuBlasLtMatmul::choose(uint32_t alignment, AutotuneCache *tuning) {
     try {
       measure(*tuning, key, choices);
     } catch (const Error &error) {
-      if (error.getCode() != ErrorCode::OutOfMemory) // beside a plan that fills the GPU
+      if (error.getCode() != ErrorCode::OutOfMemory) // the plan fills the GPU: do without
         throw;
     }
   }
@@ -284,7 +283,7 @@ Choice CuBlasLtMatmul::choose(uint32_t alignment, AutotuneCache *tuning) {
 // Measured choices
 //===----------------------------------------------------------------------===//
 
-/// All that the speed of an algorithm depends on.
+/// Everything that an algorithm's speed depends on.
 std::string CuBlasLtMatmul::getKey(uint32_t alignment) const {
   std::string key = "cublasLt " + std::to_string(library->getVersion()) + " " + description;
   auto add = [&](const char *name, const auto &...values) {
@@ -306,7 +305,7 @@ std::string CuBlasLtMatmul::getKey(uint32_t alignment) const {
   return key;
 }
 
-/// An earlier choice, if this library can still run it.
+/// The measured choice, if this library can still run it.
 std::optional<Choice> CuBlasLtMatmul::recall(AutotuneCache &tuning, const std::string &key,
                                              uint32_t alignment) {
   std::optional<AutotuneCache::Choice> known = tuning.find(key);
@@ -330,7 +329,7 @@ std::optional<Choice> CuBlasLtMatmul::recall(AutotuneCache &tuning, const std::s
   return std::nullopt;
 }
 
-/// Bytes from the first to behind the last element of all calls' matrices.
+/// Bytes from the first element to the end of the last one over all calls' matrices.
 static size_t getExtent(const MatmulLayout &layout, const ColumnMajor &matrix,
                         int64_t MatmulLayout::Offset::*offset, size_t elementBytes) {
   int64_t last = matrix.rows - 1 + (matrix.columns - 1) * matrix.leading +
@@ -341,7 +340,7 @@ static size_t getExtent(const MatmulLayout &layout, const ColumnMajor &matrix,
   return static_cast<size_t>(last + furthest + 1) * elementBytes;
 }
 
-/// Runs each algorithm some times and notes the one whose best time is least.
+/// Times each algorithm several times and records the one with the smallest best time.
 void CuBlasLtMatmul::measure(AutotuneCache &tuning, const std::string &key,
                              const std::vector<Choice> &choices) {
   const std::shared_ptr<const CudaContext> &context = library->shareContext();
@@ -361,7 +360,7 @@ void CuBlasLtMatmul::measure(AutotuneCache &tuning, const std::string &key,
     auto run = [&] { submit(stream, choice, operands, out.get()); };
     try {
       run();
-    } catch (const Error &) { // the library refuses the call: nothing runs
+    } catch (const Error &) { // the library refuses the algorithm: nothing has run
       continue;
     }
     double least = measureMicroseconds(stream, context, description, run);

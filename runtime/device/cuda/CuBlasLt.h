@@ -92,11 +92,11 @@ struct EntryPoints {
 };
 } // namespace cublas
 
-/// cuBLASLt, opened, with a handle on one GPU.
+/// The cuBLASLt library, loaded, with a handle for one GPU.
 class CuBlasLt : public cublas::EntryPoints {
 public:
   /// Opens `path`; empty means environment variable GRIDLOOM_CUBLASLT, else libcublasLt.so.13, then
-  /// .12. Throws Unavailable with one line when there is none.
+  /// .12. Throws Unavailable if there is none.
   CuBlasLt(std::shared_ptr<const CudaContext> context, const std::string &path);
   ~CuBlasLt();
   CuBlasLt(const CuBlasLt &) = delete;
@@ -115,16 +115,16 @@ private:
   cublas::Handle handle = nullptr;
 };
 
-/// Resolves `problem` (f32, f64, f16 or bf16, accumulated in f32 or f64): descriptors are made and
-/// an algorithm within the workspace limit is chosen: what `tuning` (which may be null) has
-/// measured, if the library still takes it, else the library's first guess. Bias is a vector of N;
-/// the activation is none or gelu, and both are none for f64. Throws InvalidPlan when no operand
-/// layout or algorithm of cuBLASLt fits.
+/// Plans `problem` (f32, f64, f16 or bf16, accumulated in f32 or f64): creates descriptors and
+/// chooses an algorithm within the workspace limit: the one that `tuning` (may be null) has
+/// measured, if the library still accepts it, else the library's first guess. Bias is a vector of
+/// N; the activation is none or gelu; f64 has neither. Throws InvalidPlan if no operand layout or
+/// algorithm of cuBLASLt fits.
 std::unique_ptr<MatmulPlan> createCuBlasLtMatmul(std::shared_ptr<const CuBlasLt> library,
                                                  const MatmulProblem &problem,
                                                  AutotuneCache *tuning = nullptr);
 
-/// Submits a plan made above. One thread at a time uses a plan.
+/// Submits such a plan. One thread at a time may use a plan.
 void runCuBlasLtMatmul(CudaStream &stream, MatmulPlan &plan, const MatmulOperands &operands,
                        void *out);
 

@@ -1,4 +1,4 @@
-//===- CuDnn.cpp - cuDNN's graphs of operations ---------------------------===//
+//===- CuDnn.cpp - the cuDNN library --------------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -51,7 +51,7 @@ CuDnn::~CuDnn() {
 void CuDnn::load() {
   library.require(getVersion, "cudnnGetVersion", advice);
   size_t version = getVersion();
-  // Versions were major * 1000 before 9.
+  // Before 9, version numbers were 1000 * major + 100 * minor.
   if (version < 90000)
     throw Error(ErrorCode::Unavailable,
                 library.getName() + " is cuDNN " + std::to_string(version / 1000) + "." +

@@ -1,4 +1,4 @@
-//===- CuDnn.h - cuDNN's graphs of operations -------------------*- C++ -*-===//
+//===- CuDnn.h - the cuDNN library ------------------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -170,14 +170,14 @@ struct EntryPoints {
 
 class CuDnnDescriptor;
 
-/// cuDNN 9 or newer, opened, for one GPU: one here, with a handle, or one whose properties are
-/// known, for which graphs can be planned and not run.
+/// cuDNN 9 or newer, loaded, for one GPU: a local one, with a handle, or one that is only described
+/// by its properties, for which graphs can be planned but not run.
 class CuDnn : public cudnn::EntryPoints {
 public:
   /// Opens `path`; empty means environment variable GRIDLOOM_CUDNN, else libcudnn.so.9. Throws
-  /// Unavailable with one line when there is none or it is too old.
+  /// Unavailable if there is none or it is too old.
   CuDnn(std::shared_ptr<const CudaContext> context, const std::string &path);
-  /// For the GPU that `properties`, JSON of cuDNN's making, describes.
+  /// For the GPU described by `properties`, JSON that cuDNN has written.
   CuDnn(const std::string &path, const std::string &properties);
   ~CuDnn();
   CuDnn(const CuDnn &) = delete;
@@ -185,13 +185,13 @@ public:
 
   /// Throws unless `status` is success: "<call> failed with <name> (<reason>) <doing>".
   void check(cudnn::Status status, const char *call, const std::string &doing) const;
-  /// "CUDNN_STATUS_NOT_SUPPORTED (what it says of it)", of the last call on this thread.
+  /// "CUDNN_STATUS_NOT_SUPPORTED (cuDNN's explanation)", for the last call on this thread.
   std::string describe(cudnn::Status status) const;
 
   cudnn::Handle getHandle() const { return handle; }
-  /// Null when there is a handle.
+  /// Null if there is a handle.
   const CuDnnDescriptor *getProperties() const { return properties.get(); }
-  /// Null when the GPU is not here.
+  /// Null if the GPU is only described.
   const CudaContext *getContext() const { return context.get(); }
   const std::shared_ptr<const CudaContext> &shareContext() const { return context; }
   std::string getDeviceName() const;
@@ -208,7 +208,7 @@ private:
 /// A backend descriptor; `library` must outlive it.
 class CuDnnDescriptor {
 public:
-  /// `doing` ends error messages: "describing convolution of ...".
+  /// `doing` is the end of error messages: "describing convolution of ...".
   CuDnnDescriptor(const CuDnn &library, cudnn::Constant type, std::string doing);
   ~CuDnnDescriptor();
   CuDnnDescriptor(CuDnnDescriptor &&other) noexcept;
@@ -240,13 +240,13 @@ public:
   }
 
   void finalize();
-  /// As finalize; false, with cuDNN's words in `reason`, when cuDNN refuses.
+  /// As finalize; if cuDNN refuses, returns false and sets `reason` to its message.
   bool tryFinalize(std::string &reason);
 
   int64_t getNumber(cudnn::Constant name) const;
-  /// As many enumerators as the attribute has, at most `limit`.
+  /// The attribute's enumerators, at most `limit`.
   std::vector<int> getEnums(cudnn::Constant name, cudnn::Constant type, size_t limit) const;
-  /// Fills in `into`, which are of the attribute's descriptor type, and returns how many it has.
+  /// Fills `into`, descriptors of the attribute's type, and returns how many the attribute has.
   size_t getDescriptors(cudnn::Constant name, std::span<CuDnnDescriptor> into) const;
 
   cudnn::Descriptor getHandle() const { return handle; }

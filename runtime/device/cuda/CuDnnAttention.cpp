@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// cuDNN knows attention as the graph of its parts: two products with a softmax between, itself made
-// of reductions and pointwise operations. The scores stay on chip, in f32.
+// cuDNN takes attention as a graph of its parts: two products with a softmax between them, which is
+// made of reductions and pointwise operations. The scores stay on chip, in f32.
 //
 //===----------------------------------------------------------------------===//
 
@@ -76,16 +76,16 @@ struct Attention {
     Tensor peak = reduce(REDUCE_TENSOR_MAX, scores);
     Tensor powers = apply(POINTWISE_EXP, apply(POINTWISE_SUB, scores, peak), CuDnnGraph::none);
     Tensor sum = reduce(REDUCE_TENSOR_ADD, powers);
-    // The output for a backward pass: engines recognise the graph by it, and do not write it.
+    // The output for a backward pass, by which engines recognise the graph; it is not written.
     Tensor logarithm = graph.addVirtual(DATA_FLOAT, with(queries, 1));
     graph.apply(POINTWISE_LOG, sum, CuDnnGraph::none, logarithm);
     graph.apply(POINTWISE_ADD, peak, logarithm, graph.addVirtual(DATA_FLOAT, with(queries, 1)));
-    // The second product multiplies what the operands are, not f32.
+    // The second product's operands have type `type`, not f32.
     Tensor probabilities = apply(POINTWISE_DIV, powers, sum, type);
     graph.multiply(probabilities, v, o);
   }
 
-  /// The mask where it repeats has one element, as cuDNN broadcasts.
+  /// Adds the mask with size 1 in broadcast dimensions (stride 0), as cuDNN broadcasts.
   Tensor addMask(CuDnnGraph &graph) const {
     Dims shape = with(sizes[2], sizes[3]), strides = mask;
     int64_t dense = 1;

@@ -38,7 +38,7 @@ static std::string describe(const ConvolutionProblem &problem) {
 
 namespace {
 
-/// A problem that owns its lists, with two spatial dimensions at least: cuDNN has no fewer.
+/// A copy of a problem, with at least two spatial dimensions, which cuDNN requires.
 struct Convolution {
   explicit Convolution(const ConvolutionProblem &problem, const std::string &description)
       : type(toCuDnnType(problem.type, description)), input(copy(problem.input)),
@@ -67,7 +67,7 @@ struct Convolution {
     CuDnnGraph::Tensor w = graph.addOperand(type, weight, weightStrides);
     Dims channels(output.size(), 1), channelStrides(output.size(), 1);
     channels[1] = channelStrides[0] = output[1];
-    // The engines that add both add the residual first.
+    // Engines that support both add the residual first.
     CuDnnGraph::Tensor added[2] = {CuDnnGraph::none, CuDnnGraph::none};
     if (bias)
       added[1] = graph.addOperand(type, channels, channelStrides);
@@ -100,8 +100,9 @@ struct Convolution {
 
 } // namespace
 
-/// Two runs give the same bits, and f32 is f32 unless the problem allows less: what an engine does
-/// with fewer bits, or loses by transforming large tiles, it has a note for.
+/// The numerical notes of engines to refuse, so that results are deterministic and f32 has full
+/// precision unless the problem allows TF32: engines note reduced precision, and transforms of
+/// large tiles.
 static std::vector<int> getRefusedNotes(const ConvolutionProblem &problem) {
   std::vector<int> notes = {NUMERICAL_NOTE_NONDETERMINISTIC,
                             NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION};

@@ -1,4 +1,4 @@
-//===- CuDnnGraph.cpp - operations that cuDNN computes as one -------------===//
+//===- CuDnnGraph.cpp - graphs of cuDNN operations ------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -259,7 +259,8 @@ CuDnnCall::Planned &CuDnnCall::plan(int64_t alignment) {
       .first->second;
 }
 
-/// Engines are known again by their place in cuDNN's ranking, which its version and the GPU decide.
+/// Chooses an engine. Measured choices are indices in cuDNN's ranking, which depends on its version
+/// and the GPU.
 CuDnnEngine CuDnnCall::choose(CuDnnGraph &graph, int64_t alignment) {
   constexpr size_t most = 8;
   std::string key = "cudnn " + std::to_string(library->getVersion()) + " " + problem.key +
@@ -290,7 +291,7 @@ CuDnnEngine CuDnnCall::choose(CuDnnGraph &graph, int64_t alignment) {
   return std::move(engines.front());
 }
 
-/// Runs each engine some times and notes the one whose best time is least.
+/// Times each engine several times and records the one with the smallest best time.
 void CuDnnCall::measure(const CuDnnGraph &graph, std::vector<CuDnnEngine> &engines,
                         const std::string &key) {
   const std::shared_ptr<const CudaContext> &context = library->shareContext();

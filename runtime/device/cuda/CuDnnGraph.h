@@ -1,12 +1,12 @@
-//===- CuDnnGraph.h - operations that cuDNN computes as one -----*- C++ -*-===//
+//===- CuDnnGraph.h - graphs of cuDNN operations ----------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// A graph says what is computed; cuDNN's heuristics propose engines for it, the first that accepts
-// the graph within the workspace limit is taken. The proposals come from cuDNN alone, so all of
-// this works for a GPU that is described and not here, up to running it.
+// A graph describes the computation; cuDNN's heuristics propose engines for it, and the first that
+// accepts the graph within the workspace limit is used. Proposals need no GPU, so everything except
+// running also works for a GPU that is only described.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDNNGRAPH_H
@@ -21,7 +21,7 @@
 
 namespace gridloom::rt {
 
-/// An execution plan, what it was made of, and the workspace it needs.
+/// An execution plan, what it was created from, and its workspace.
 struct CuDnnEngine {
   std::shared_ptr<CuDnnDescriptor> graph;
   CuDnnDescriptor config, plan;
@@ -31,21 +31,21 @@ struct CuDnnEngine {
 class CuDnnGraph {
 public:
   using Dims = std::vector<int64_t>;
-  /// A tensor of the graph, by its number.
+  /// The number of a tensor in the graph.
   using Tensor = int64_t;
   static constexpr Tensor none = -1;
 
-  /// `description` names the whole in errors. Operands' pointers will be multiples of `alignment`
+  /// `description` names the graph in errors. Operands' pointers will be multiples of `alignment`
   /// bytes.
   CuDnnGraph(const CuDnn &library, std::string description, int64_t alignment);
 
-  /// An operand in memory; operands are bound in the order they are added. Strides in elements.
+  /// An operand in memory, bound in the order of addOperand calls. Strides in elements.
   Tensor addOperand(cudnn::Constant type, const Dims &sizes, const Dims &strides);
-  /// A row-major tensor between operations, which is in no memory.
+  /// A row-major tensor between operations, which is not stored in memory.
   Tensor addVirtual(cudnn::Constant type, const Dims &sizes);
-  /// As addVirtual, laid out as `strides` say.
+  /// As above, with `strides`.
   Tensor addVirtual(cudnn::Constant type, const Dims &sizes, const Dims &strides);
-  /// One number, with as many dimensions as the tensors it is combined with.
+  /// A constant, with the rank of the tensors that it is combined with.
   Tensor addNumber(float value, size_t rank);
 
   /// output = input convolved with weight, accumulated in f32.
@@ -53,25 +53,25 @@ public:
     Dims strides, low, high, dilations;
   };
   void convolve(Tensor input, Tensor weight, Tensor output, const Convolution &convolution);
-  /// output = mode(x, b), where `b` may be none; with `select`, b or x by that boolean tensor.
+  /// output = mode(x, b), where `b` may be none; with `select`, that boolean tensor chooses b or x.
   void apply(cudnn::Constant mode, Tensor x, Tensor b, Tensor output, Tensor select = none);
-  /// output = the index along `axis`; x gives the shape.
+  /// output = the index along `axis`, with the shape of `x`.
   void generateIndex(int64_t axis, Tensor x, Tensor output);
   /// Matrices in the last two dimensions.
   void multiply(Tensor a, Tensor b, Tensor output);
-  /// Over the dimensions of which output has one element.
+  /// Reduces the dimensions that have size 1 in `output`.
   void reduce(cudnn::Constant operation, Tensor x, Tensor output);
 
-  /// The first `most` engines, as cuDNN ranks them, that take the graph within `workspaceLimit`
-  /// bytes and have none of the numerical notes in `refused`. Where there is none `reason` says why
-  /// the last one did not take it.
+  /// The first `most` engines in cuDNN's ranking that accept the graph within `workspaceLimit`
+  /// bytes and have none of the numerical notes in `refused`. If there are none, `reason` says why
+  /// the last one did not accept it.
   std::vector<CuDnnEngine> plan(uint64_t workspaceLimit, std::span<const int> refused, size_t most,
                                 std::string &reason);
 
-  /// Operands' numbers in order, then those of `numbers`.
+  /// The tensor numbers of operands in order, then those of `numbers`.
   const std::vector<int64_t> &getBound() const { return bound; }
   const std::vector<float> &getNumbers() const { return numbers; }
-  /// Bytes from the first to behind the last element of each operand.
+  /// Bytes from the first element to the end of the last one, for each operand.
   const std::vector<size_t> &getOperandBytes() const { return operandBytes; }
 
 private:
@@ -79,8 +79,8 @@ private:
              bool byValue);
   CuDnnDescriptor make(cudnn::Constant type) const;
   CuDnnDescriptor makePointwise(cudnn::Constant mode) const;
-  /// Adds an operation of `type`, to be finalized, with `parameter` and those operands that are not
-  /// none.
+  /// Adds an operation of `type` with `parameter` and those operands that are not none; the caller
+  /// finalizes it.
   CuDnnDescriptor &addOperation(cudnn::Constant type, cudnn::Constant parameterName,
                                 CuDnnDescriptor parameter,
                                 std::initializer_list<std::pair<cudnn::Constant, Tensor>> operands);
@@ -102,23 +102,23 @@ private:
 /// The problem of a call and its numerical settings.
 struct CuDnnProblem {
   std::string description;
-  std::string key; // the description and all else that an engine's speed depends on
+  std::string key; // description plus everything else that an engine's speed depends on
   std::function<void(CuDnnGraph &graph)> build;
   size_t elementBytes;
   uint64_t workspaceLimit;
-  std::vector<int> refused; // numerical notes of engines that are passed over
+  std::vector<int> refused; // numerical notes of engines to skip
 };
 
-/// A call that was planned: the graph is made again, with another engine, where pointers are less
-/// aligned than at first.
+/// A planned call. If pointers are less aligned than planned, the graph is built again with another
+/// engine.
 class CuDnnCall final : public LibraryPlan {
 public:
-  /// The engine is what `tuning` knows to be the fastest, else cuDNN's first. Throws InvalidPlan,
-  /// with the remedy, when no engine takes the graph.
+  /// Uses the engine that `tuning` has measured as fastest, else cuDNN's first. Throws InvalidPlan,
+  /// with the remedy, if no engine accepts the graph.
   CuDnnCall(std::shared_ptr<const CuDnn> library, CuDnnProblem problem,
             std::shared_ptr<AutotuneCache> tuning);
 
-  /// `operands` in the order the graph adds them. One thread at a time.
+  /// `operands` in the order in which the graph adds them. One thread at a time.
   void run(CudaStream &stream, std::span<const void *const> operands);
   /// Workspace of the engine for aligned pointers.
   size_t getWorkspaceBytes() const { return planned.begin()->second.engine.workspaceBytes; }
@@ -142,16 +142,16 @@ private:
   std::map<int64_t, Planned, std::greater<>> planned; // by alignment
 };
 
-/// f32, f16 and bf16 as cuDNN numbers them; throws InvalidPlan naming `description` for others.
+/// cuDNN's numbers of f32, f16 and bf16; throws InvalidPlan naming `description` for other types.
 cudnn::Constant toCuDnnType(DataType type, const std::string &description);
 
-/// Resolves a convolution. Throws InvalidPlan when cuDNN has no engine for it within its workspace
-/// limit. Operands: input, weight, bias and residual where present, output.
+/// Plans a convolution. Throws InvalidPlan if cuDNN has no engine for it within its workspace
+/// limit. Operands: input, weight, bias and residual if the epilogue has them, output.
 std::unique_ptr<CuDnnCall> createCuDnnConvolution(std::shared_ptr<const CuDnn> library,
                                                   const ConvolutionProblem &problem,
                                                   std::shared_ptr<AutotuneCache> tuning = nullptr);
-/// Resolves an attention of f16 or bf16. Throws as above. Operands: query, key, value, the mask
-/// where present, output.
+/// Plans an attention of f16 or bf16. Throws as above. Operands: query, key, value, the mask if
+/// there is one, output.
 std::unique_ptr<CuDnnCall> createCuDnnAttention(std::shared_ptr<const CuDnn> library,
                                                 const AttentionProblem &problem,
                                                 std::shared_ptr<AutotuneCache> tuning = nullptr);

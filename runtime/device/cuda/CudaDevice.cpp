@@ -68,7 +68,7 @@ public:
   std::shared_ptr<CudaModule> module;
   cuda::Function function;
   std::string symbol;
-  uint32_t sharedBytes = 48 * 1024; // what a launch may use without asking
+  uint32_t sharedBytes = 48 * 1024; // the limit without cuFuncSetAttribute
 };
 
 } // namespace
@@ -85,7 +85,7 @@ static std::shared_ptr<CudaModule> loadModule(const std::shared_ptr<const CudaCo
                                               std::span<const std::byte> code) {
   const cuda::Driver &driver = context->use();
   bool binary = isBinary(code);
-  // The driver reads PTX as a string.
+  // The driver needs PTX to end with a zero byte.
   std::string text;
   const void *image = code.data();
   if (!binary) {
@@ -140,7 +140,7 @@ CudaDevice::~CudaDevice() = default;
 std::unique_ptr<Memory> CudaDevice::allocate(size_t bytes) {
   const cuda::Driver &driver = context->use();
   // Not from the driver's memory pool: NCCL lets peers of one process read buffers directly, which
-  // pool memory does not allow.
+  // pool memory does not support.
   DevicePointer pointer = 0;
   cuda::Result result = driver.memAlloc(&pointer, std::max<size_t>(bytes, 1));
   if (result == cuda::ERROR_OUT_OF_MEMORY) {
@@ -163,8 +163,8 @@ std::unique_ptr<Stream> CudaDevice::createStream(StreamKind kind, const std::str
 
 std::unique_ptr<Event> CudaDevice::createEvent() { return std::make_unique<CudaEvent>(context); }
 
-/// A cubin runs on the GPU it was made for and its like; on a newer one the driver compiles the PTX
-/// that lies beside it.
+/// A cubin runs on its GPU architecture and later minor versions; on other newer GPUs the driver
+/// compiles the PTX beside it.
 std::vector<std::string> CudaDevice::listLibraries(const std::string &library) const {
   constexpr std::string_view binary = ".cubin";
   if (!library.ends_with(binary))
@@ -175,7 +175,7 @@ std::vector<std::string> CudaDevice::listLibraries(const std::string &library) c
 std::unique_ptr<Kernel> CudaDevice::loadKernel(const std::string &library,
                                                std::span<const std::byte> code,
                                                const std::string &symbol) {
-  // Two plans may have files of one name with different code.
+  // Two plans may have different code under the same file name.
   uint64_t digest = 14695981039346656037u;
   for (std::byte byte : code)
     digest = (digest ^ static_cast<unsigned char>(byte)) * 1099511628211u;
@@ -202,7 +202,7 @@ Kernel &CudaDevice::getMap(MapKind kind, DataType type) {
   std::unique_ptr<Kernel> &kernel = maps[getMapName(kind, type)];
   if (kernel)
     return *kernel;
-  // A capture of this thread forbids to load code, but for this mode.
+  // A capture in progress on this thread forbids loading code except in relaxed mode.
   const cuda::Driver &driver = context->use();
   int mode = cuda::STREAM_CAPTURE_MODE_RELAXED;
   if (capture)
@@ -229,7 +229,7 @@ void CudaDevice::map(CudaStream &stream, MapKind kind, DataType type, const void
   LaunchShape shape;
   shape.grid[0] = uint32_t(std::min(mostBlocks, (count + threads - 1) / threads));
   shape.block[0] = threads;
-  // Kernels take parameters of 8 bytes; the last two are numbers.
+  // Parameters of a map have 8 bytes; the last two are numbers.
   void *parameters[] = {const_cast<void *>(in), out, reinterpret_cast<void *>(count),
                         reinterpret_cast<void *>(columns)};
   size_t used = kind == MapKind::AddBias ? 4 : 3;
@@ -238,7 +238,7 @@ void CudaDevice::map(CudaStream &stream, MapKind kind, DataType type, const void
 
 namespace {
 
-/// A library's product, and what kernels do to it.
+/// A library's product, and what kernels of the runtime add to it.
 struct CudaMatmul final : MatmulPlan {
   std::unique_ptr<MatmulPlan> product;
   DataType type = DataType::F32;
@@ -255,8 +255,8 @@ struct CudaCall final : LibraryPlan {
 
 } // namespace
 
-/// The elements of a tensor without gaps, in any order of its dimensions; nothing where it has
-/// some.
+/// The number of elements of a tensor without gaps, in any order of dimensions; nothing if it has
+/// gaps.
 static std::optional<size_t> countDense(std::span<const int64_t> sizes,
                                         std::span<const int64_t> strides) {
   std::vector<std::pair<int64_t, int64_t>> dims; // stride, size
@@ -287,7 +287,7 @@ std::unique_ptr<MatmulPlan> CudaDevice::createMatmul(const MatmulProblem &proble
   auto made = std::make_unique<CudaMatmul>();
   MatmulProblem rest = problem;
   made->type = problem.getOutType();
-  // cuBLASLt has no epilogue for f64.
+  // cuBLASLt has no epilogues for f64.
   made->bias = problem.epilogue.bias && problem.type == DataType::F64;
   made->relu = problem.epilogue.activation == Activation::Relu;
   rest.epilogue.bias = problem.epilogue.bias && !made->bias;
@@ -309,7 +309,7 @@ std::unique_ptr<MatmulPlan> CudaDevice::createMatmul(const MatmulProblem &proble
   return made;
 }
 
-/// "NVIDIA-H200-sm_90-13000": without the number of the GPU, which others are alike.
+/// "NVIDIA-H200-sm_90-13000": without the GPU's number, so that equal GPUs share a file.
 std::string CudaDevice::getTuningName() const {
   std::string name = getName();
   name.erase(0, name.find(' ') + 1);
@@ -448,10 +448,10 @@ std::optional<DeviceMemory> CudaDevice::getMemory() const {
 std::string CudaDevice::checkTarget(const std::string &arch, int version) const {
   const std::string own = "sm_" + std::to_string(context->getArchitecture());
   int wanted = 0;
-  size_t number = std::min<size_t>(arch.size(), 3); // behind "sm_"
+  size_t number = std::min<size_t>(arch.size(), 3); // after "sm_"
   std::from_chars(arch.data() + number, arch.data() + arch.size(), wanted);
   int present = context->getArchitecture();
-  // "sm_90a" is for compute capability 9.0 alone.
+  // "sm_90a" runs on compute capability 9.0 only.
   bool isAlone = !arch.empty() && std::isalpha(static_cast<unsigned char>(arch.back()));
   if (wanted > present || (isAlone && wanted != present))
     throw Error(ErrorCode::InvalidPlan,

@@ -27,15 +27,15 @@ struct CudaOptions {
 class CuDnn;
 class CudaModule;
 
-/// GPU `ordinal` through the driver's interface. Nothing it does synchronises the process: streams
-/// do not meet the default stream, and waits are for one stream or event. Only ~Memory waits for
-/// the GPU's pending work (cuMemFree does), and that happens when a session is closed.
+/// GPU `ordinal` through the driver API. Nothing synchronises the whole device: streams do not
+/// synchronise with the default stream, and waits are for one stream or event. Only ~Memory waits
+/// for the GPU's pending work (cuMemFree does), when a session is closed.
 ///
-/// Kernels get their pointers as parameters in order and nothing else. Streams, memory and the rest
+/// Kernels take exactly their pointers as parameters, in order. Streams, memory and other objects
 /// may outlive the device.
 class CudaDevice final : public Device {
 public:
-  /// Throws Unavailable with one line when there is no driver or no such GPU.
+  /// Throws Unavailable if there is no driver or no such GPU.
   explicit CudaDevice(int ordinal, const CudaOptions &options = {});
   ~CudaDevice() override;
 
@@ -47,16 +47,17 @@ public:
   std::unique_ptr<Stream> createStream(StreamKind kind, const std::string &name) override;
   std::unique_ptr<Event> createEvent() override;
   std::vector<std::string> listLibraries(const std::string &library) const override;
-  /// `code` is a cubin, a fat binary or PTX text. Throws InvalidPlan when this GPU cannot run it or
+  /// `code` is a cubin, a fat binary or PTX text. Throws InvalidPlan if this GPU cannot run it or
   /// it has no `symbol`.
   std::unique_ptr<Kernel> loadKernel(const std::string &library, std::span<const std::byte> code,
                                      const std::string &symbol) override;
   std::string getTuningName() const override;
   std::string getLibraryVersions() const override;
   void setTuning(const std::shared_ptr<AutotuneCache> &cache) override { tuning = cache; }
-  /// f32, f64, f16 and bf16. The output's rows or columns must be contiguous (stride 1), like each
-  /// operand's. What cuBLASLt does otherwise than MatmulProblem says (relu makes NaN zero) or not
-  /// at all (f64 with a bias), kernels of the runtime do after it; the output must be dense then.
+  /// f32, f64, f16 and bf16. The rows or columns of the output and of each operand must be
+  /// contiguous (stride 1). Where cuBLASLt deviates from MatmulProblem (relu of NaN is zero) or
+  /// lacks something (bias in f64), a kernel of the runtime follows it; then the output must be
+  /// dense.
   std::unique_ptr<MatmulPlan> createMatmul(const MatmulProblem &problem) override;
   /// f32, f16 and bf16.
   std::unique_ptr<LibraryPlan> createConvolution(const ConvolutionProblem &problem) override;
@@ -78,8 +79,8 @@ public:
   void cancelCapture() noexcept override { capture.reset(); }
   void replay(Stream &stream, WorkGraph &graph) override;
 
-  /// Has `stream` compute out[i] = map(in[i]) of `count` elements of `type`; `columns`: AddBias's.
-  /// Its code is loaded at the first call, or by prepareMap.
+  /// Submits out[i] = map(in[i]) for `count` elements of `type`; `columns` is for AddBias. Loads
+  /// the kernel at the first call or in prepareMap.
   void map(CudaStream &stream, MapKind kind, DataType type, const void *in, void *out, size_t count,
            size_t columns = 0);
   void prepareMap(MapKind kind, DataType type) { getMap(kind, type); }
@@ -101,8 +102,7 @@ private:
   std::unique_ptr<CudaCapture> capture;
 };
 
-/// The number of GPUs that this process sees. Throws Unavailable with one line when there is no
-/// driver.
+/// The number of GPUs that this process sees. Throws Unavailable if there is no driver.
 int countCudaDevices(const CudaOptions &options = {});
 
 } // namespace gridloom::rt

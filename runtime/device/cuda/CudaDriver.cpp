@@ -11,10 +11,10 @@
 
 namespace gridloom::rt::cuda {
 
-// Stream-ordered memory and the versioned symbols above.
+// For stream-ordered memory and the required versioned symbols.
 constexpr int oldestVersion = 11020;
 
-// cuGraphInstantiateWithFlags.
+// For cuGraphInstantiateWithFlags.
 constexpr int oldestGraphVersion = 11040;
 
 std::string formatVersion(int version) {
@@ -70,14 +70,14 @@ std::string Driver::describe(Result result) const {
   return std::string(name) + " (" + text + ")";
 }
 
-/// Errors of earlier kernels, which every later call of this process reports too.
+/// Errors of earlier kernels, which every later call of this process also returns.
 static bool isSticky(Result result) {
   return result == ERROR_ILLEGAL_ADDRESS || result == ERROR_LAUNCH_TIMEOUT ||
          result == ERROR_ASSERT ||
          (result >= ERROR_HARDWARE_STACK_ERROR && result <= ERROR_LAUNCH_FAILED);
 }
 
-/// Errors of the GPU itself. After most of them, too, the process can use it no more.
+/// Hardware errors. After most of them, too, the process cannot use the GPU any more.
 static bool isLoss(Result result) {
   return result == ERROR_DEVICE_UNAVAILABLE || result == ERROR_ECC_UNCORRECTABLE ||
          result == ERROR_NVLINK_UNCORRECTABLE || result == ERROR_CONTAINED;

@@ -128,8 +128,8 @@ enum : int {
      unsigned blockY, unsigned blockZ, unsigned sharedBytes, StreamHandle stream,                  \
      void **parameters, void **extra))
 
-/// X(member, symbol, parameters) of what older drivers lack and the runtime can do without: null
-/// then. The first seven are graphs, of CUDA 11.4.
+/// X(member, symbol, parameters) of optional entry points, null in older drivers. The first seven
+/// are for graphs, of CUDA 11.4.
 #define GRIDLOOM_CUDA_OPTIONAL_ENTRY_POINTS(X)                                                     \
   X(streamBeginCapture, "cuStreamBeginCapture_v2", (StreamHandle stream, int mode))                \
   X(streamEndCapture, "cuStreamEndCapture", (StreamHandle stream, Graph * graph))                  \
@@ -143,11 +143,11 @@ enum : int {
   X(streamWriteValue32, "cuStreamWriteValue32_v2",                                                 \
     (StreamHandle stream, DevicePointer to, uint32_t value, unsigned flags))
 
-/// The driver, opened and initialised.
+/// The driver, loaded and initialised.
 class Driver {
 public:
-  /// Opens `path`; empty means environment variable GRIDLOOM_CUDA_DRIVER, else libcuda.so.1.
-  /// Throws Unavailable with one line when there is no driver, it is too old, or it finds no GPU.
+  /// Opens `path`; empty means environment variable GRIDLOOM_CUDA_DRIVER, else libcuda.so.1. Throws
+  /// Unavailable if there is no driver, it is too old, or it finds no GPU.
   explicit Driver(const std::string &path = "");
 
 // NOLINTBEGIN(bugprone-macro-parentheses)
@@ -157,8 +157,8 @@ public:
 #undef GRIDLOOM_CUDA_MEMBER
   // NOLINTEND(bugprone-macro-parentheses)
 
-  /// Throws unless `result` is success: "<call> failed with <name> (<text>) <doing> <subject>".
-  /// OutOfMemory, Unavailable (no such GPU) or Internal, after the result.
+  /// Throws unless `result` is success: "<call> failed with <name> (<text>) <doing> <subject>". The
+  /// code is OutOfMemory, Unavailable (no such GPU) or Internal, depending on `result`.
   void check(Result result, const char *call, const char *doing,
              std::string_view subject = {}) const {
     if (result != SUCCESS)
@@ -171,12 +171,12 @@ public:
 
   /// 1000 * major + 10 * minor of the CUDA version the driver supports.
   int getVersion() const { return version; }
-  /// Why this driver cannot capture graphs: "" when it can.
+  /// Why this driver cannot capture graphs; "" if it can.
   std::string whyNotCapturable() const;
-  /// The flags for cuGraphInstantiateWithFlags: that nodes keep the priorities of the streams they
-  /// were captured on, where the driver knows that (since CUDA 11.7).
+  /// The flags for cuGraphInstantiateWithFlags: nodes keep the priorities of the streams that they
+  /// were captured on, if the driver supports it (CUDA 11.7).
   unsigned long long getGraphFlags() const;
-  /// Whether streams can write values to memory without more ado: since CUDA 12.
+  /// Whether cuStreamWriteValue32 works on all GPUs without checks: since CUDA 12.
   bool canWriteValues() const { return streamWriteValue32 && version >= 12000; }
   const std::string &getPath() const { return library.getName(); }
 
@@ -185,7 +185,7 @@ private:
   int version = 0;
 };
 
-/// "12.4" of 12040.
+/// "12.4" for 12040.
 std::string formatVersion(int version);
 
 } // namespace gridloom::rt::cuda

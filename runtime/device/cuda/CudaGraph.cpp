@@ -56,7 +56,8 @@ CudaCapture::CudaCapture(const std::shared_ptr<const CudaContext> &owner,
     streams.push_back(static_cast<CudaStream *>(stream));
   CudaStream &origin = *streams.front();
   const cuda::Driver &driver = context->use();
-  // Other threads (a watchdog that asks for events, another rank that loads) go on meanwhile.
+  // Thread-local mode: other threads (a watchdog that queries events, another rank that loads) are
+  // not restricted.
   driver.check(driver.streamBeginCapture(static_cast<cuda::StreamHandle>(origin.getNative()),
                                          cuda::STREAM_CAPTURE_MODE_THREAD_LOCAL),
                "cuStreamBeginCapture", "on stream", origin.getName());
@@ -79,7 +80,7 @@ CudaCapture::~CudaCapture() {
     context->useQuietly().graphDestroy(graph);
 }
 
-/// Ends the capture on all streams; null where the driver has no graph of it.
+/// Ends the capture on all streams; null if the driver returns no graph.
 cuda::Graph CudaCapture::stop() noexcept {
   for (CudaStream *stream : streams)
     stream->setCapture(nullptr);

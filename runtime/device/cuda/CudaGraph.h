@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The work of several streams between two points becomes one CUDA graph, which the driver submits
-// at once: a step then costs the host one call, and the GPU no gaps between kernels.
+// Captures the work of several streams between two points as one CUDA graph, which the driver
+// submits at once: a step costs the host one call, and the GPU has no gaps between kernels.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDAGRAPH_H
@@ -17,7 +17,7 @@
 
 namespace gridloom::rt {
 
-/// The driver's objects of one graph.
+/// The driver's handles of one graph.
 class GraphHandles {
 public:
   GraphHandles(std::shared_ptr<const CudaContext> context, cuda::Graph graph);
@@ -26,7 +26,7 @@ public:
   GraphHandles &operator=(const GraphHandles &) = delete;
 
   void launch(CudaStream &stream);
-  /// Gives the graph up, from any thread: a replay that runs goes on, and there are no more.
+  /// Destroys the graph; called from any thread. A replay in progress continues; later ones throw.
   void discard() noexcept;
 
 private:
@@ -36,18 +36,18 @@ private:
   cuda::GraphExec executable = nullptr;
 };
 
-/// A library with work in a graph that it must know about (NCCL).
+/// A library that must know about its work in a graph (NCCL).
 class GraphGuest {
 public:
   virtual ~GraphGuest() = default;
-  /// The graph has been made of what was captured. Called once.
+  /// Called once, when the graph has been created from the capture.
   virtual void enter(const std::shared_ptr<GraphHandles> &graph) = 0;
-  /// Calls `submit`, which submits the graph to `stream`; throws instead when the library's part
-  /// cannot run any more.
+  /// Calls `submit`, which submits the graph to `stream`; throws instead if the library's part can
+  /// no longer run.
   virtual void launch(CudaStream &stream, const std::function<void()> &submit) = 0;
 };
 
-/// A capture in progress: it holds the streams it was begun on until it is ended or destroyed.
+/// A capture in progress: owns its streams' submissions until it is ended or destroyed.
 class CudaCapture {
 public:
   CudaCapture(const std::shared_ptr<const CudaContext> &context, std::span<Stream *const> streams);
@@ -56,12 +56,12 @@ public:
   CudaCapture &operator=(const CudaCapture &) = delete;
 
   std::unique_ptr<WorkGraph> end();
-  /// Lives while the capture goes on.
+  /// Expires when the capture ends.
   const std::shared_ptr<const int> &getToken() const { return token; }
-  /// The guest of `owner`, made by `make` at its first call.
+  /// The guest of `owner`, created by `make` in the first call.
   GraphGuest &getGuest(const void *owner, const std::function<std::shared_ptr<GraphGuest>()> &make);
-  /// Device memory that is there at once: what the captured streams would allocate becomes part of
-  /// the graph. Freed like memory of cuMemAllocAsync.
+  /// Device memory that is allocated immediately: allocations on captured streams would become part
+  /// of the graph. Free it like memory of cuMemAllocAsync.
   cuda::DevicePointer allocate(size_t bytes);
 
 private:
@@ -70,7 +70,7 @@ private:
   std::shared_ptr<const CudaContext> context;
   std::vector<CudaStream *> streams;
   CudaEvent meeting;
-  std::unique_ptr<CudaStream> allocations; // made at the first
+  std::unique_ptr<CudaStream> allocations; // for `allocate`, created on first use
   std::map<const void *, std::shared_ptr<GraphGuest>> guests;
   cuda::Result ended = cuda::SUCCESS; // what cuStreamEndCapture returned
   bool open = false;

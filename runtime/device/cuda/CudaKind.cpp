@@ -16,7 +16,7 @@ namespace gridloom::rt {
 const DeviceKind &cudaDevices();
 } // namespace gridloom::rt
 
-/// The version that a library's `call` returns, 10000 * major + 100 * minor + patch, or "missing".
+/// The version from a library's `call` (10000 * major + 100 * minor + patch), or "missing".
 static std::string findVersion(const char *variable, std::initializer_list<std::string> names,
                                const char *call) {
   try {
@@ -44,7 +44,7 @@ public:
   bool isNumbered() const override { return true; }
   bool hasGraphs() const override { return true; }
   std::unique_ptr<Device> create(const DeviceRequest &request) const override {
-    // A launcher may show each process its own GPU only; NCCL's kind finds ranks that share one.
+    // A launcher may show each process only its own GPU; NcclKind detects ranks that share one.
     int number =
         request.number >= 0 ? request.number : request.localRank % std::max(1, countCudaDevices());
     return std::make_unique<CudaDevice>(number);

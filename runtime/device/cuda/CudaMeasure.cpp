@@ -14,7 +14,7 @@ ScratchMemory::ScratchMemory(CudaStream &stream, std::shared_ptr<const CudaConte
                              size_t bytes)
     : context(std::move(owner)) {
   constexpr size_t least = 256, most = 1 << 20;
-  constexpr unsigned exponent = 0x3c; // the high byte of every second one, the others are digits
+  constexpr unsigned exponent = 0x3c; // high byte of 16-bit floats; low bytes vary
   bytes = std::max(bytes, least);
   const cuda::Driver &driver = context->use();
   driver.check(driver.memAlloc(&pointer, bytes), "cuMemAlloc", "measuring algorithms on",

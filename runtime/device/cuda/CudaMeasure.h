@@ -10,8 +10,8 @@
 
 namespace gridloom::rt {
 
-/// Device memory for the time of a measurement, filled with numbers between 0.005 and 2 whether it
-/// is read as f32, f16 or bf16.
+/// Device memory for a measurement, filled with numbers between 0.005 and 2 in each of f32, f16 and
+/// bf16.
 class ScratchMemory {
 public:
   ScratchMemory(CudaStream &stream, std::shared_ptr<const CudaContext> context, size_t bytes);
@@ -25,8 +25,8 @@ private:
   cuda::DevicePointer pointer = 0;
 };
 
-/// The least time of `submit` on `stream` over some rounds, in microseconds; `what` is measured,
-/// for errors.
+/// The shortest time of `submit` on `stream` over several rounds, in microseconds; `what` names it
+/// in errors.
 double measureMicroseconds(CudaStream &stream, const std::shared_ptr<const CudaContext> &context,
                            const std::string &what, const std::function<void()> &submit);
 

@@ -169,7 +169,7 @@ CudaStream::CudaStream(std::shared_ptr<const CudaContext> owner, StreamKind kind
   int greatest = 0;
   driver.check(driver.ctxGetStreamPriorityRange(&least, &greatest), "cuCtxGetStreamPriorityRange",
                "making stream", name);
-  // A collective that is ready must not queue behind a grid of thousands of blocks.
+  // A ready collective must not queue behind a grid of thousands of blocks.
   int priority = kind == StreamKind::Communication ? greatest : least;
   driver.check(driver.streamCreateWithPriority(&handle, cuda::STREAM_NON_BLOCKING, priority),
                "cuStreamCreateWithPriority", "making stream", name);
@@ -216,12 +216,12 @@ void CudaStream::runHostWork(void *data) {
 }
 
 void CudaStream::dropFinishedHostWork() {
-  // The driver drops host functions when the GPU has failed, so the list owns them, not the call.
+  // The list owns the work, since the driver drops host functions if the GPU has failed.
   while (!hostWork.empty() && hostWork.front().done.load(std::memory_order_acquire))
     hostWork.pop_front();
 }
 
-/// Work that has not begun is dropped: its caller may be gone by then.
+/// Drops work that has not begun: the objects that it uses may be destroyed by then.
 void CudaStream::abandonHostWork() {
   for (HostWork &work : hostWork) {
     std::lock_guard lock(work.mutex);
@@ -302,7 +302,7 @@ std::optional<uint32_t> CudaStream::readMark() const {
 void *CudaStream::getWorkspace(size_t bytes) {
   bytes = std::max<size_t>(bytes, 1);
   if (bytes > workspaceBytes) {
-    // Powers of two: all that were too small together are no larger than the one in use.
+    // Powers of two: all outgrown workspaces together are no larger than the one in use.
     size_t larger = std::bit_ceil(bytes);
     const cuda::Driver &driver = context->use();
     DevicePointer workspace = 0;
@@ -334,9 +334,9 @@ void CudaStream::waitForHandle() {
                  name);
     return;
   }
-  // NCCL has no time limit of its own: a blocking wait would outlast a peer's death. After a
-  // failure its kernels are aborted and end soon; until then they use memory that the caller would
-  // free.
+  // Poll, since NCCL has no time limit: a blocking wait would outlast a peer's death. After a
+  // failure its kernels are aborted and end soon; wait for that, since they use memory that the
+  // caller would free.
   constexpr auto drainLimit = seconds(5);
   std::exception_ptr failure;
   auto start = steady_clock::now();
@@ -386,7 +386,7 @@ void CudaStream::recordTime(int64_t *nanoseconds) {
   record(*times.back().event);
 }
 
-/// Relates the GPU's clock to the host's by one more event, now that the stream is idle.
+/// Converts GPU times to the host's clock with one more event, now that the stream is idle.
 void CudaStream::writeTimes() {
   if (times.empty())
     return;
@@ -412,7 +412,7 @@ void CudaStream::synchronize() {
     waitForHandle();
     writeTimes();
   } catch (...) {
-    times.clear(); // nobody may be there to take them any more
+    times.clear(); // their destinations may no longer exist
     throw;
   }
   dropFinishedHostWork();

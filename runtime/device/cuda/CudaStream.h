@@ -18,16 +18,16 @@
 
 namespace gridloom::rt {
 
-/// One GPU's primary context, retained while anything made on it lives.
+/// One GPU's primary context, retained while objects created on it live.
 class CudaContext {
 public:
-  /// Throws Unavailable when the driver has no GPU `ordinal`.
+  /// Throws Unavailable if the driver has no GPU `ordinal`.
   CudaContext(std::shared_ptr<const cuda::Driver> driver, int ordinal);
   ~CudaContext();
   CudaContext(const CudaContext &) = delete;
   CudaContext &operator=(const CudaContext &) = delete;
 
-  /// The driver, with this context current on the calling thread.
+  /// Makes this context current on the calling thread and returns the driver.
   const cuda::Driver &use() const;
   /// As use, for destructors: ignores failure.
   const cuda::Driver &useQuietly() const noexcept {
@@ -39,7 +39,7 @@ public:
   /// "NVIDIA H200"
   const std::string &getModel() const { return model; }
   int getOrdinal() const { return ordinal; }
-  /// The identity of this GPU, or part of one; "" where the driver does not know it.
+  /// The UUID of this GPU or MIG instance; "" if the driver does not report it.
   const std::string &getUuid() const { return uuid; }
   /// 10 * major + minor of the compute capability.
   int getArchitecture() const { return architecture; }
@@ -57,37 +57,37 @@ class CudaCapture;
 
 class CudaEvent final : public Event {
 public:
-  /// With `timed`, the GPU notes the time of a record, which costs it a little.
+  /// With `timed`, the GPU stores the time of a record, which costs a little.
   explicit CudaEvent(std::shared_ptr<const CudaContext> context, bool timed = false);
   ~CudaEvent() override;
 
-  /// Whether the work before the last record outside of captures is done; true when there was none.
+  /// Whether the work before the last record outside of captures is done; true if there was none.
   bool isDone() const;
   cuda::EventHandle getHandle() const { return handle; }
-  /// The event to record on a stream that `capture` takes, or none (null) does.
+  /// The handle to record on a stream that is in `capture`, or in none (null).
   cuda::EventHandle selectForRecord(const CudaCapture *capture);
-  /// The event to wait for on such a stream. The driver refuses waits for an event that was last
-  /// recorded in a capture, and a step by step run may meet one that a refused capture recorded:
-  /// outside of captures it means its last record outside.
+  /// The handle to wait for on such a stream. The driver refuses to wait outside of a capture for
+  /// an event last recorded in one, which happens after a failed capture: such a wait uses the last
+  /// record outside of captures.
   cuda::EventHandle selectForWait(const CudaCapture *capture) const;
 
 private:
   std::shared_ptr<const CudaContext> context;
   cuda::EventHandle handle = nullptr, captureHandle = nullptr;
   bool wasCaptured = false;         // the last record
-  std::weak_ptr<const int> capture; // that has it, while it goes on
+  std::weak_ptr<const int> capture; // the capture of that record, until it ends
 };
 
-/// Pinned host memory that copies pass through, reused in the order of its stream.
+/// Pinned host memory for copies, reused in the order of its stream.
 class StagingRing {
 public:
   explicit StagingRing(std::shared_ptr<const CudaContext> context);
   ~StagingRing();
 
-  /// `bytes` (at most getLargest) of pinned memory that no submitted copy uses any more. Blocks
-  /// until that is so.
+  /// Returns `bytes` (at most getLargest) of pinned memory that no submitted copy uses; blocks
+  /// until some is free.
   std::byte *acquire(size_t bytes);
-  /// Ends the use of what was acquired last, in the order of `stream`.
+  /// Frees the last acquired memory once `stream` reaches this point.
   void release(cuda::StreamHandle stream);
   static constexpr size_t getLargest() { return capacity / 2; }
 
@@ -106,20 +106,20 @@ private:
   std::vector<std::unique_ptr<CudaEvent>> idleEvents;
 };
 
-/// Watches work that another library enqueued on a stream (NCCL), while and after a thread waits
-/// for the stream.
+/// Watches another library's work on a stream (NCCL), while a thread waits for the stream and after
+/// it.
 class StreamMonitor {
 public:
   virtual ~StreamMonitor() = default;
-  /// Throws when that work failed.
+  /// Throws if that work has failed.
   virtual void poll() = 0;
 };
 
-/// A CUDA stream; communication streams have the highest priority. One thread submits at a time.
+/// A CUDA stream; communication streams have the highest priority. One thread at a time may submit.
 class CudaStream final : public Stream {
 public:
   CudaStream(std::shared_ptr<const CudaContext> context, StreamKind kind, std::string name);
-  /// Waits for submitted work: it uses memory of this object.
+  /// Waits for submitted work, which uses memory of this object.
   ~CudaStream() override;
 
   void record(Event &event) override;
@@ -127,23 +127,23 @@ public:
   /// `work` must not call CUDA: it runs on one of the driver's threads.
   void enqueueHost(std::function<void()> work) override;
   void synchronize() override;
-  /// Taken by the GPU, so that it holds up neither the stream nor the host.
+  /// The GPU takes the time, so that neither the stream nor the host waits.
   void recordTime(int64_t *nanoseconds) override;
   uint32_t mark() override;
   std::optional<uint32_t> readMark() const override;
   void *getNative() override { return handle; }
 
   /// Copies between host and device through pinned memory. copyIn has read `from` when it returns;
-  /// copyOut has written `to` when the stream is synchronised.
+  /// copyOut has written `to` once the stream is synchronised.
   void copyIn(void *to, const void *from, size_t bytes);
   void copyOut(void *to, const void *from, size_t bytes);
-  /// At least `bytes` of device memory that calls on this stream may use one after another. It
-  /// lasts as long as the stream: graphs hold its address.
+  /// At least `bytes` of device memory that is shared by calls on this stream, which run one after
+  /// another. It lives as long as the stream, since graphs contain its address.
   void *getWorkspace(size_t bytes);
-  /// Has synchronize poll `monitor` from now on. Adding one again changes nothing.
+  /// Makes synchronize poll `monitor`. Adding one again has no effect.
   void addMonitor(const std::shared_ptr<StreamMonitor> &monitor);
 
-  /// The capture that takes what the stream is given now, or null.
+  /// The capture that this stream is in, or null.
   CudaCapture *getCapture() const { return capture; }
   void setCapture(CudaCapture *taker) { capture = taker; }
 
@@ -153,8 +153,8 @@ public:
 private:
   struct HostWork {
     CudaStream *stream;
-    std::function<void()> run; // empty once given up
-    std::mutex mutex = {};     // of `run`
+    std::function<void()> run; // empty once abandoned
+    std::mutex mutex = {};     // guards `run`
     std::atomic<bool> done = false;
   };
   static void runHostWork(void *data);

@@ -18,7 +18,7 @@ namespace gridloom::rt {
 DynamicLibrary::DynamicLibrary(std::initializer_list<std::string> names,
                                const std::string &advice) {
   std::string reason;
-  // One at a time, so that of several threads one is the first.
+  // Serialised, so that exactly one of several threads is the first.
   static std::mutex opening;
   std::lock_guard lock(opening);
   for (const std::string &candidate : names) {

@@ -11,22 +11,22 @@
 
 namespace gridloom::rt {
 
-/// A shared library, opened once and for the rest of the process: CUDA's have threads and exit
-/// handlers that outlive a session. One binary runs with and without CUDA because the CUDA
-/// libraries are opened this way and never linked.
+/// A shared library, loaded once and never closed: CUDA's libraries have threads and exit handlers
+/// that outlive a session. CUDA libraries are loaded this way and never linked, so that one binary
+/// runs with and without CUDA.
 class DynamicLibrary {
 public:
-  /// Opens the first of `names` that the loader finds. When it finds none, throws Unavailable:
+  /// Loads the first of `names` that the loader finds. If it finds none, throws Unavailable:
   /// "<first name> not found: <advice> (<the loader's reason>)".
   DynamicLibrary(std::initializer_list<std::string> names, const std::string &advice);
 
-  /// Sets `entry` to `symbol`; false when the library lacks it.
+  /// Sets `entry` to `symbol`; false if the library lacks it.
   template <typename Function> bool find(Function *&entry, const char *symbol) const {
     entry = reinterpret_cast<Function *>(lookup(symbol));
     return entry != nullptr;
   }
 
-  /// As find; throws Unavailable naming library, symbol and `remedy` when the library lacks it.
+  /// As find; throws Unavailable naming library, symbol and `remedy` if the library lacks it.
   template <typename Function>
   void require(Function *&entry, const char *symbol, const char *remedy) const {
     if (!find(entry, symbol))
@@ -34,9 +34,9 @@ public:
   }
 
   const std::string &getName() const { return name; }
-  /// The loader's, the same for all that open this library.
+  /// The loader's handle, equal for all objects that open this library.
   const void *getHandle() const { return handle; }
-  /// Whether this object brought the library into the process. Otherwise somebody may have used it.
+  /// Whether this object loaded the library; otherwise other code may have used it already.
   bool isFirst() const { return first; }
 
 private:

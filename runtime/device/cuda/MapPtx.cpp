@@ -13,8 +13,8 @@ using namespace gridloom::rt;
 
 namespace {
 
-/// Writes one kernel. Elements are bits in registers of 32 or 64 bits: no instruction's view of NaN
-/// comes in, and the payload stays.
+/// Writes one kernel. It handles elements as bits in 32- or 64-bit registers, so that NaN payloads
+/// are preserved.
 class Writer {
 public:
   Writer(MapKind kind, DataType type)
@@ -35,7 +35,7 @@ private:
   void store(const std::string &from, size_t elementWidth);
   std::string address(int parameter, size_t elementWidth, const std::string &index);
   std::string convert();
-  /// v1 with all bits but the sign turned where the sign is set: swaps floats' and integers' order.
+  /// v3 = v1, with the other bits inverted if the sign is set: swaps floats' and integers' order.
   void turn();
 
   MapKind kind;
@@ -74,11 +74,11 @@ void Writer::turn() {
   line("xor." + bits("b") + " \t%v3, %v1, %v2");
 }
 
-/// From the bits in v1; where the result is.
+/// Converts the bits in v1; returns the register with the result.
 std::string Writer::convert() {
   uint64_t sign = uint64_t(1) << (width - 1);
   if (kind == MapKind::Relu) {
-    // From minus zero to minus infinity.
+    // Selects zero for bits from minus zero to minus infinity.
     line("sub." + bits("s") + " \t%v2, %v1, " +
          (wide ? "-9223372036854775808" : std::to_string(int64_t(int32_t(sign)))));
     line("setp.le." + bits("u") + " \t%p1, %v2, " + std::to_string(infinity));
@@ -107,7 +107,7 @@ std::string Writer::write() {
   bool ordered = kind == MapKind::Unorder;
   bool orders = kind == MapKind::OrderNanLast || kind == MapKind::OrderNanFirst;
   size_t integer = wide ? 64 : 32;
-  // rd1: the element, rd2: the stride of the grid, rd3: the elements.
+  // rd1: the element's index, rd2: the grid's stride, rd3: the number of elements.
   line("mov.u32 \t%r1, %ctaid.x");
   line("mov.u32 \t%r2, %ntid.x");
   line("mov.u32 \t%r3, %tid.x");

@@ -12,18 +12,16 @@
 
 namespace gridloom::rt {
 
-/// Maps for which the libraries differ from the plan's semantics.
+/// Maps that the libraries lack or define differently from the plan.
 enum class MapKind {
   /// Negative values become zero and NaN stays NaN; the libraries' relu makes NaN zero.
   Relu,
-  /// Floats become integers in the same order, 16 bits becoming 32, with NaN above (OrderNanLast)
-  /// or
-  /// below (OrderNanFirst) all others: their maximum, or minimum, is NaN where one of them is.
-  /// Zeros
-  /// are ordered by their sign.
+  /// Maps floats to integers of the same order, 16 bits to 32, with NaN above (OrderNanLast) or
+  /// below (OrderNanFirst) all others, so that the maximum, or minimum, is NaN if an element is.
+  /// Zeros are ordered by their sign.
   OrderNanLast,
   OrderNanFirst,
-  /// Back from either.
+  /// Inverts either of these.
   Unorder,
   /// out[i] += in[i % columns].
   AddBias,
@@ -32,10 +30,10 @@ enum class MapKind {
 /// The name of the kernel: "gridloom_relu_f32".
 std::string getMapName(MapKind kind, DataType type);
 
-/// PTX for sm_80 and later with one kernel for `type`: f32, f64, f16 or bf16 (AddBias: f64 alone).
-/// Its parameters of 8 bytes are the input's pointer, the output's, the number of elements, and for
-/// AddBias the columns. Any one-dimensional grid will do. The output may be the input where
-/// elements keep their width.
+/// PTX for sm_80 and later with one kernel for `type`: f32, f64, f16 or bf16 (AddBias: only f64).
+/// Its 8-byte parameters are the input pointer, the output pointer, the number of elements, and for
+/// AddBias the columns. Any one-dimensional grid works. It may run in place if the element size
+/// stays the same.
 std::string makeMapPtx(MapKind kind, DataType type);
 
 } // namespace gridloom::rt

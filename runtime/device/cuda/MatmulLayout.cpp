@@ -30,7 +30,7 @@ static Error makeError(const MatmulProblem &problem, const std::string &reason) 
   return Error(ErrorCode::InvalidPlan, describeMatmul(problem) + " " + std::string(reason));
 }
 
-/// The operand with `strides`, or its transpose where `transpose`, as a matrix of rows x columns.
+/// The operand with `strides`, transposed if `transpose`, as a matrix of rows x columns.
 static ColumnMajor describeOperand(const MatmulProblem &problem, const char *what,
                                    std::span<const int64_t> strides, bool transpose, int64_t rows,
                                    int64_t columns) {
@@ -39,7 +39,7 @@ static ColumnMajor describeOperand(const MatmulProblem &problem, const char *wha
   int64_t rowStride = transpose ? inner : outer;
   int64_t columnStride = transpose ? outer : inner;
   ColumnMajor matrix;
-  // A dimension of one element has no stride.
+  // The stride of a dimension of size 1 does not matter.
   if (rowStride == 1 || rows == 1)
     matrix = {rows, columns, columnStride, false, 0};
   else if (columnStride == 1 || columns == 1)
@@ -48,7 +48,7 @@ static ColumnMajor describeOperand(const MatmulProblem &problem, const char *wha
     throw makeError(problem, std::string("has an ") + what + " with strides " +
                                  std::to_string(outer) + " and " + std::to_string(inner) +
                                  ": cuBLASLt needs one of them to be 1");
-  // Both forms fit a vector; the one that is contiguous is the one libraries know best.
+  // A vector fits both forms; libraries handle the contiguous one best.
   if (!matrix.transposed && rows == 1 && columnStride == 1 && columns > 1)
     matrix = {columns, rows, std::max(rowStride, columns), true, 0};
   if (matrix.columns == 1)
@@ -66,7 +66,7 @@ struct BatchDim {
 };
 } // namespace
 
-/// The batch dimensions, those that are one dimension in all three operands merged.
+/// The batch dimensions, merged where they are contiguous in all three operands.
 static std::vector<BatchDim> mergeBatch(const MatmulProblem &problem) {
   std::vector<BatchDim> dims;
   for (size_t i = 0; i + 3 < problem.sizes.size(); ++i) {
@@ -85,7 +85,7 @@ static std::vector<BatchDim> mergeBatch(const MatmulProblem &problem) {
   return dims;
 }
 
-/// Makes the largest batch dimension the calls' batch, and one call for each index of the others.
+/// The largest batch dimension becomes the calls' batch; the others become one call per index.
 static void layOutBatch(MatmulLayout &layout, std::vector<BatchDim> dims) {
   layout.calls.assign(1, {});
   if (dims.empty())
@@ -131,7 +131,7 @@ MatmulLayout layOutMatmul(const MatmulProblem &problem) {
   if (rowMajor) {
     layout.a = describeOperand(problem, "rhs", problem.rhs, true, n, k);
     layout.b = describeOperand(problem, "lhs", problem.lhs, true, k, m);
-    // Not described: an output is never transposed, also where a single row or column could be.
+    // Without describeOperand: an output is never transposed, even if it is a single row or column.
     layout.d = {n, m, m == 1 ? std::max(n, outer(problem.out)) : outer(problem.out), false, 0};
   } else {
     if (problem.epilogue.bias)

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// cuBLASLt multiplies column-major matrices: D = op(A) op(B). A row-major product is the same bytes
-// with the operands exchanged: D' = B' A'. This finds the form, without any device.
+// cuBLASLt multiplies column-major matrices: D = op(A) op(B). A row-major product has the same
+// bytes with the operands exchanged: D' = B' A'. Needs no GPU.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_DEVICE_CUDA_MATMULLAYOUT_H
@@ -17,7 +17,7 @@
 
 namespace gridloom::rt {
 
-/// A column-major matrix as it lies in memory, and whether the product uses its transpose.
+/// A column-major matrix in memory, and whether the product uses its transpose.
 struct ColumnMajor {
   int64_t rows = 0;
   int64_t columns = 0;
@@ -38,8 +38,8 @@ struct MatmulLayout {
   std::vector<Offset> calls;
 };
 
-/// Throws InvalidPlan when an operand has no contiguous dimension, or the output's columns are
-/// contiguous and it has a bias.
+/// Throws InvalidPlan if an operand has no contiguous dimension, or if there is a bias and the
+/// output's columns are contiguous.
 MatmulLayout layOutMatmul(const MatmulProblem &problem);
 
 /// "matmul of [2, 128, 384] x [2, 384, 384]": for errors.
