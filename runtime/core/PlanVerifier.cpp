@@ -284,7 +284,8 @@ namespace {
 struct Transfer {
   std::vector<std::pair<int, uint64_t>> tensors; // type, elements
   uint64_t count = 0;
-  bool known = true; // not under a condition
+  bool known = true;   // not under a condition
+  bool isAlike = true; // every message has the same tensors
 };
 using Transfers = std::map<std::tuple<int, int, uint32_t>, Transfer>; // from, to, channel
 
@@ -311,16 +312,18 @@ static void collect(const schema::Specialisation &program,
       int peer = int(group.peer_stage());
       Transfer &transfer =
           isSend ? sent[{stage, peer, group.channel()}] : received[{peer, stage, group.channel()}];
-      transfer.count += times;
-      transfer.known &= known;
-      transfer.tensors.clear();
+      std::vector<std::pair<int, uint64_t>> tensors;
       for (uint32_t index : isSend ? group.inputs() : group.outputs()) {
         const schema::Buffer &buffer = program.buffers(int(index));
         uint64_t elements = 1;
         for (int64_t size : buffer.shape())
           elements *= uint64_t(size);
-        transfer.tensors.emplace_back(int(buffer.type()), elements);
+        tensors.emplace_back(int(buffer.type()), elements);
       }
+      transfer.isAlike &= transfer.count == 0 || transfer.tensors == tensors;
+      transfer.tensors = std::move(tensors);
+      transfer.count += times;
+      transfer.known &= known;
     }
   }
 }
@@ -345,6 +348,10 @@ void gridloom::rt::verifyTransfers(const Plan &plan, const std::string &file) {
             throw Error(ErrorCode::InvalidPlan,
                         file + ": " + what + " is " +
                             (flip ? "received but never sent" : "sent but never received"));
+          if (!mine.isAlike)
+            throw Error(ErrorCode::InvalidPlan, file + ": " + what + " is " +
+                                                    (flip ? "received" : "sent") +
+                                                    " with several sizes or types");
           if (mine.tensors != other->second.tensors)
             throw Error(ErrorCode::InvalidPlan,
                         file + ": " + what + " is received with other sizes or types than sent");

@@ -654,6 +654,14 @@ const Refusal groupRefusals[] = {
     {"TransferSize",
      [](PlanBuilder &p) { step(p, 5).mutable_group()->set_inputs(0, 2); },
      {"other sizes"}},
+    {"TransferSizes",
+     [](PlanBuilder &p) {
+       *program(p).add_body()->mutable_block()->add_steps() = step(p, 5);
+       step(p, 5).mutable_group()->set_inputs(0, 2);
+       schema::Step received = p.program(1).body(0).block().steps(0);
+       *p.program(1).add_body()->mutable_block()->add_steps() = received;
+     },
+     {"channel 0", "sent with several sizes"}},
     {"TransferCount",
      [](PlanBuilder &p) {
        schema::Repeat *repeat = program(p).add_body()->mutable_repeat();
