@@ -56,8 +56,8 @@ static gpu::GPUFuncOp createFunction(plan::KernelOp kernel, const KernelInfo &in
   return function;
 }
 
-/// The function's pointers, then globals that hold the body's constants, of which `constants` have
-/// been made.
+/// The function's pointers, then globals that hold the body's constants. `constants` numbers the
+/// globals.
 static SmallVector<Value> collectMemories(gpu::GPUFuncOp function, const Nest &nest,
                                           unsigned &constants) {
   OpBuilder builder(function);
