@@ -22,7 +22,7 @@ struct Link {
   double latencySeconds;
   std::array<double, 2> bytesPerSecond; ///< there and back, both at once
 
-  /// Of collectives and pairs of transfers, which use both directions.
+  /// The slower direction: collectives and pairs of transfers use both.
   double getBytesPerSecond() const { return std::min(bytesPerSecond[0], bytesPerSecond[1]); }
   bool operator==(const Link &) const = default;
 };
@@ -47,7 +47,7 @@ struct Cluster {
   bool operator==(const Cluster &) const = default;
 };
 
-/// A device that no links join with device 0; none when all are joined. In linear time.
+/// A device that is not connected with device 0; none if all are. In linear time.
 std::optional<uint32_t> findSeparateDevice(const Cluster &cluster);
 
 } // namespace gridloom::cluster
