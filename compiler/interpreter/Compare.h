@@ -25,8 +25,8 @@ struct Difference {
 };
 
 /// Floats agree when |actual - expected| <= absolute + relative |expected|, or both are NaN, or the
-/// same infinity; integers and Exact elements when they are equal. `allowance` is what finite
-/// floats may differ by besides, one number an element, or empty.
+/// same infinity; integers and Exact elements when they are equal. `allowance` is an additional
+/// difference allowed for finite floats, one number per element, or empty.
 Difference compare(const loom::HostTensor &expected, const loom::HostTensor &actual,
                    Tolerance tolerance, llvm::ArrayRef<double> allowance = {});
 
