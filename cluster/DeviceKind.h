@@ -37,8 +37,8 @@ struct EfficiencyCurve {
 
 struct DeviceKind {
   std::string name;             ///< H100-80GB
-  std::string target;           ///< the --target whose plans it runs: cuda:sm_90; empty: not known
-  int64_t memoryBytes = 0;      ///< 0: no limit is known
+  std::string target;           ///< the --target whose plans it runs: cuda:sm_90; empty: unknown
+  int64_t memoryBytes = 0;      ///< 0: unknown
   double bytesPerSecond = 0;    ///< of memory
   double launchSeconds = 0;     ///< per kernel or library call
   double collectiveSeconds = 0; ///< to start a collective or transfer, before its first step

@@ -75,7 +75,7 @@ private:
   std::vector<std::vector<const Link *>> links; ///< by node
   std::vector<uint32_t> heights;                ///< links to the nearest device
   std::vector<uint32_t> order;                  ///< nodes by height
-  std::vector<double> loads;                    ///< devices whose way up goes through the node
+  std::vector<double> loads;                    ///< devices whose path upward goes through the node
   std::vector<double> upward;                   ///< bandwidth of all links to higher nodes
 };
 

@@ -21,7 +21,7 @@ struct Level {
   /// Every `block` consecutive ranks, from a multiple of it on, are connected by links of this
   /// level and faster ones. The last level connects all, whatever its block is.
   int64_t block;
-  double latencySeconds; ///< of the longest way between two ranks of a block
+  double latencySeconds; ///< of the longest path between two ranks of a block
   double bytesPerSecond; ///< of each device when all send at once, in each direction
   bool operator==(const Level &) const = default;
 };

@@ -24,7 +24,7 @@ struct CostSheet {
   };
   /// Equal steps of one program for one ONNX node.
   struct Part {
-    std::string program; ///< its name
+    std::string program; ///< the program's name
     std::string kind;    ///< "matmul", "all_reduce"
     std::string over;    ///< of communication: "model", of a transfer "stage 1"
     std::string node;

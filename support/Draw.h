@@ -24,8 +24,8 @@ struct Draw {
   enum class Distribution { Constant, Uniform, Normal };
 
   Distribution distribution = Distribution::Constant;
-  double first = 0;  ///< the constant; the least; the mean
-  double second = 0; ///< none; the bound; the deviation
+  double first = 0;  ///< the constant; the lower bound; the mean
+  double second = 0; ///< unused; the upper bound; the standard deviation
   uint64_t seed = 0;
   uint64_t stream = 0; ///< distinguishes tensors of one seed
 

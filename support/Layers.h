@@ -16,7 +16,7 @@ namespace gridloom {
 
 /// A number in a name that may count layers.
 struct LayerNumber {
-  size_t begin, end; ///< of its digits
+  size_t begin, end; ///< where its digits are in the name
   int64_t value;
 };
 

@@ -26,8 +26,8 @@ std::string tryFlushOutput();
 /// Throws std::runtime_error when standard output cannot be written.
 void flushOutput();
 
-/// The options --format text|json, --json and --wide, and what they mean. A terminal gets tables
-/// that fit it; a pipe or a file gets all of them.
+/// The options --format text|json, --json and --wide, and their effect. A terminal gets tables that
+/// fit it; a pipe or a file gets all of them.
 class OutputFormat {
 public:
   /// `others` are formats that the verb writes itself.

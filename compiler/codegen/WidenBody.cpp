@@ -36,9 +36,9 @@ public:
   void visit(Operation *op) {
     if (isa<loom::ConstantOp>(op) || loom::isLaneOp(op))
       return;
-    // A conversion reads the f32 value and rounds as the program says. One to f32 may now be an
-    // identity; it is erased at the end, because until then it tells its users, which want f32,
-    // from those that want its input narrow.
+    // A conversion reads the f32 value and rounds as the program asks. One to f32 may now be an
+    // identity. It is erased only at the end: users of its output want f32, while users of its
+    // input may still get that narrowed.
     if (auto change = dyn_cast<loom::ConvertOp>(op)) {
       if (change.getInput().getType() == change.getOutput().getType())
         identities.push_back(change);

@@ -57,7 +57,7 @@ Interpreter::Interpreter(ModuleOp module, WeightProvider &weights, InterpreterOp
 
 namespace {
 
-/// An output as it is put together from its shards.
+/// An output that is assembled from its shards.
 struct Assembly {
   HostTensor tensor;
   /// The place that gave each shard, by the shard's start.

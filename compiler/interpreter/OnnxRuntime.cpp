@@ -21,7 +21,7 @@ using nlohmann::json;
 
 namespace fs = std::filesystem;
 
-/// Tensors go both ways as raw files beside a list of name, type and shape.
+/// Tensors are exchanged as raw files with a list of name, type and shape.
 static const char *const script = R"(
 import json, sys
 try:

@@ -64,7 +64,7 @@ private:
   dist::Mesh mesh;
   StringAttr stageAxis;
   ModelShardings &shardings;
-  SmallVector<dist::Mesh::Axis> axes; ///< the devices', micro-batches left out
+  SmallVector<dist::Mesh::Axis> axes; ///< of devices, without micro-batches
 };
 } // namespace
 

@@ -204,7 +204,7 @@ LogicalResult AnnotationReader::readSpec(int node, const onnx::ShardingSpecProto
   if (failed(dims))
     return failure();
   if (spec.device_size() == 0 && shards == 1)
-    return success(); // says nothing
+    return success(); // an empty annotation
   FailureOr<ArrayAttr> groups = readGroups(node, spec, shards);
   if (failed(groups))
     return failure();

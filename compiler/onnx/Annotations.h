@@ -41,7 +41,7 @@ public:
 
   /// The name the importer gives a node: its own, or OPERATOR_INDEX.
   static std::string getNodeName(const onnx::GraphProto &graph, int index);
-  /// The node and result that make `tensor`; nothing for inputs and initializers.
+  /// The node and result that produce `tensor`; nothing for inputs and initializers.
   std::optional<NodeResult> findResult(llvm::StringRef tensor) const;
   bool isInput(llvm::StringRef tensor) const { return inputs.contains(tensor); }
   bool isWeight(llvm::StringRef tensor) const { return weights.contains(tensor); }

@@ -400,7 +400,7 @@ private:
       before = node.splat(RankedTensorType::get({batch}, i64), 0);
       return success();
     }
-    // seqlens_k + 1 keys, of which the last are the step's own.
+    // There are seqlens_k + 1 keys; the last ones are the step's own.
     Value lengths = node.reshape(node.convert(node.operand(5), i64), {batch});
     before = node.binary<loom::AddOp>(lengths, static_cast<double>(1 - steps));
     return success(bool(before));

@@ -59,7 +59,7 @@ private:
   llvm::DenseSet<mlir::Value> declared;
   llvm::DenseMap<mlir::Value, DataExtent> known, inner;
   mlir::Block *own = nullptr;      ///< the block of the declared values
-  mlir::Operation *last = nullptr; ///< in it, the last one seen
+  mlir::Operation *last = nullptr; ///< the last operation seen in it
 };
 
 /// Dimensions along which the elements of a value may differ.

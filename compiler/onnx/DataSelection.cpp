@@ -380,7 +380,7 @@ static Value suppress(Node &node, const Suppression &shape, const Boxes &boxes, 
   return loop.getResults()[2];
 }
 
-/// Checks the operands and gives their sizes; nothing, with an error, if they do not fit.
+/// Checks the operands and returns their sizes; nothing, with an error, if they do not fit.
 static std::optional<Suppression> readSuppression(Node &node) {
   Value boxes = node.operand(0), scores = node.operand(1);
   FailureOr<std::optional<double>> most = node.numberOperand(2, "max_output_boxes_per_class");

@@ -99,12 +99,13 @@ public:
   bool marksTies() const { return options.marksTies; }
   TensorPool &getPool() { return pool; }
   DataLengths &getLengths() { return *lengths; }
-  /// What training needs to know, of the whole function.
+  /// What training needs to know about the whole function.
   TrainingMarks &getTrainingMarks() { return *marks; }
   bool isTraining() const { return options.isTraining; }
   /// Whether operators in training mode are imported in evaluation mode.
   bool isInference() const { return options.isInference; }
-  /// Whether nodes become operations of a body, which runs any number of times, not of the entry.
+  /// Whether nodes become operations of a body, which runs any number of times, rather than of the
+  /// entry.
   bool isInBody() { return builder.getInsertionBlock() != &function.front(); }
 
   /// The value called `name`, which `reader` reads. Null, with an error, if there is none.
@@ -120,8 +121,8 @@ public:
   bool isUsed(llvm::StringRef name) const { return used.contains(name); }
   /// Whether `name` is an optional input that the call of the current function does not give.
   bool isAbsent(llvm::StringRef name) const;
-  /// The attribute, or what the call gives for it if it refers to one of the function's attributes;
-  /// null if the call gives nothing.
+  /// The attribute, or its value in the call if it refers to one of the function's attributes; null
+  /// if the call has none.
   const onnx::AttributeProto *resolve(const onnx::AttributeProto &attribute) const;
   /// The version of an operator set in the model, or in the function, which may name its own.
   int64_t getOpset(llvm::StringRef domain) const;
@@ -142,7 +143,7 @@ private:
   llvm::LogicalResult importNode(int index);
   llvm::LogicalResult importOutputs();
   /// Adds an output NAME.dimD for dimension D of output NAME whose length depends on data. Fails,
-  /// with an error, where an output depends on such a length in another way.
+  /// with an error, if an output depends on such a length in another way.
   llvm::LogicalResult addLengths(llvm::SmallVectorImpl<mlir::Value> &results,
                                  llvm::SmallVectorImpl<mlir::DictionaryAttr> &attributes);
   /// Adds the next values of initializers in training, as outputs of their names.

@@ -119,7 +119,7 @@ private:
     return success();
   }
 
-  /// Reports and dumps are UTF-8, as ONNX says that names are.
+  /// Reports and dumps are UTF-8, and ONNX requires it of names.
   LogicalResult checkName(const std::string &name) const {
     if (llvm::json::isUTF8(name))
       return success();
@@ -324,7 +324,7 @@ private:
     return declareStates(function, options);
   }
 
-  /// Erases weights of which only the shape was read.
+  /// Erases weights whose shape alone was read.
   static void eraseUnusedWeights(ModuleOp module) {
     llvm::DenseSet<StringAttr> used;
     module.walk([&](loom::GetWeightOp op) { used.insert(op.getNameAttr().getAttr()); });

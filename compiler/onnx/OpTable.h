@@ -37,7 +37,7 @@ struct OpRule {
   llvm::StringLiteral domain = "";
 };
 
-/// A domain by its one name: the standard one also goes by "ai.onnx".
+/// Normalises a domain's name: "ai.onnx" is the standard domain, "".
 inline llvm::StringRef normalizeDomain(llvm::StringRef domain) {
   return domain == "ai.onnx" ? "" : domain;
 }

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The product of all steps' inputs with W is one matrix product before the loop; what is left of a
-// step is the product of the state with R and the cell's arithmetic.
+// The product of all steps' inputs with W is one matrix product before the loop; each step then
+// needs only the product of the state with R and the cell's arithmetic.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/Recurrent.h"

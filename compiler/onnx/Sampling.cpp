@@ -567,7 +567,7 @@ static LogicalResult importCol2Im(Node &node) {
 //===----------------------------------------------------------------------===//
 
 /// Puts elements where MaxPool found them, zeros elsewhere. Indices are into a tensor of the size
-/// that the attributes give; a larger output has zeros behind it.
+/// that the attributes give; a larger output is padded with zeros at the end.
 static LogicalResult importMaxUnpool(Node &node) {
   Value x = node.operand(0), indices = node.operand(1);
   auto sizes = node.intsAttribute("kernel_shape");

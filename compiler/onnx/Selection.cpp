@@ -161,7 +161,7 @@ static LogicalResult importSlice(Node &node) {
   return node.setResult(x);
 }
 
-/// Keeps what is on or on one side of diagonal k of the last two dimensions.
+/// Keeps the elements on diagonal k of the last two dimensions and on one side of it.
 static LogicalResult importTrilu(Node &node) {
   Value x = node.operand(0);
   FailureOr<std::optional<double>> k = node.numberOperand(1, "k");

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Links with lld in this process. The object is linked against empty libraries named as libm and
-// libc, so that it lists them as needed although the machine may have no copies to link with.
+// Links with lld in this process. The object is linked against empty libraries with the names of
+// libm and libc, so that it lists them as needed although the machine may lack files to link with.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/WriteFile.h"

@@ -163,8 +163,8 @@ struct NestEmitter::ProductPlace {
   int64_t across, rows;
 };
 
-/// A vector of the sum: its context and one for each row inside that. The thread adds nothing if
-/// `isInside` is not null and false.
+/// A vector of the sum: its context, and one for each row inside that. If `isInside` is not null,
+/// the thread adds nothing where it is false.
 struct NestEmitter::ProductStep {
   Context at;
   SmallVector<std::unique_ptr<Context>, loom::kMaxProductRows> rows;
