@@ -24,7 +24,7 @@ struct Work {
   double readBytes = 0, writtenBytes = 0;
 };
 
-/// Seconds that the work's arithmetic and its memory traffic would take alone.
+/// Seconds that the work's arithmetic and its memory traffic would each take alone.
 struct ComputeParts {
   double arithmetic = 0, memory = 0;
 };
