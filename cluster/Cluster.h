@@ -20,9 +20,9 @@ inline constexpr int64_t kMaxDevices = 1 << 20;
 struct Link {
   uint32_t from, to;
   double latencySeconds;
-  std::array<double, 2> bytesPerSecond; ///< there and back, both at once
+  std::array<double, 2> bytesPerSecond; ///< in each direction, at the same time
 
-  /// Of collectives and pairs of transfers, which use both directions.
+  /// The slower direction: collectives and pairs of transfers use both.
   double getBytesPerSecond() const { return std::min(bytesPerSecond[0], bytesPerSecond[1]); }
   bool operator==(const Link &) const = default;
 };
@@ -40,14 +40,14 @@ struct Cluster {
   std::vector<uint32_t> devices; ///< the kind of each, in order of ranks
   uint32_t numSwitches = 0;
   std::vector<Link> links;
-  std::vector<SharedCores> sharedCores; ///< apart from each other, in order of devices
+  std::vector<SharedCores> sharedCores; ///< disjoint, in order of devices
 
   int64_t getNumDevices() const { return static_cast<int64_t>(devices.size()); }
   size_t getNumNodes() const { return devices.size() + numSwitches; }
   bool operator==(const Cluster &) const = default;
 };
 
-/// A device that no links join with device 0; none when all are joined. In linear time.
+/// A device that is not connected with device 0; none if all are. In linear time.
 std::optional<uint32_t> findSeparateDevice(const Cluster &cluster);
 
 } // namespace gridloom::cluster

@@ -28,7 +28,7 @@ struct Refusal {
   std::string why;
 };
 
-/// An object of the file, with the place where it stands.
+/// An object of the file, with its place there.
 struct Object {
   const json &value;
   std::string place; ///< "links[3]"
@@ -41,7 +41,7 @@ struct Object {
   bool has(const char *field) const { return value.contains(field); }
   const json &get(const char *field) const;
   std::string getText(const char *field) const;
-  /// More than 0, or from 0 on; finite.
+  /// A finite number: above 0, or from 0 on.
   double getNumber(const char *field, bool mayBeZero) const;
   int64_t getCount(const char *field) const;
   Object getObject(const char *field) const;
@@ -51,7 +51,7 @@ struct Object {
   }
 };
 
-/// Devices, or a switch, that links name.
+/// Devices or a switch that a link names.
 struct Nodes {
   uint32_t first, count;
   bool isGroup; ///< devices with a count
@@ -210,7 +210,7 @@ static DeviceKind readKind(const Object &object) {
 // Devices, switches and links
 //===----------------------------------------------------------------------===//
 
-/// The kind that a device names, of the file or of the presets.
+/// The kind that a device names, from the file or the presets.
 uint32_t Reader::findKindNumber(const Object &device) {
   std::string name = device.getText("kind");
   auto [entry, isNew] = kinds.try_emplace(name, static_cast<uint32_t>(cluster.kinds.size()));
@@ -295,7 +295,7 @@ Nodes Reader::findEnd(const Object &link, const json &end) const {
   for (const auto &[other, ignored] : nodes)
     known.push_back(other);
   std::sort(known.begin(), known.end());
-  // To compare with every name of a large cluster would take long.
+  // Comparing with every name of a large cluster would take long.
   link.refuse("there is no device or switch '" + gridloom::makePrintable(name) + "'" +
               (known.size() <= 1000 ? gridloom::suggest(name, known) : ""));
 }

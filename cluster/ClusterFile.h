@@ -10,11 +10,11 @@
 
 namespace gridloom::cluster {
 
-/// Links that a file may have, those of each device of a group counted.
+/// The most links of a file; those of a group count per device.
 inline constexpr int64_t kMaxLinks = 3 << 20;
 
 /// Reads a file as docs/clusters.md describes it. None, with one line in `error` that names the
-/// file and the place, where it cannot be read or does not describe a cluster.
+/// file and the place, if it cannot be read or does not describe a cluster.
 std::optional<Cluster> readCluster(const std::string &path, std::string &error);
 
 } // namespace gridloom::cluster

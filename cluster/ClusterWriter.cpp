@@ -12,7 +12,7 @@ using nlohmann::ordered_json;
 
 namespace {
 
-/// Devices in a row that are described together.
+/// Consecutive devices that are described together.
 struct Entry {
   uint32_t first, count, kind;
   int64_t cores; ///< 0: they share none
@@ -127,8 +127,8 @@ ordered_json Writer::describeDevices() const {
   return list;
 }
 
-/// The links from `first` on that join all devices of an entry with one node in the same way, as
-/// one line describes them; 0 where it is a link by itself.
+/// The number of links from `first` on that connect all devices of an entry with one node alike, so
+/// that one line describes them; 0 if the link stands alone.
 size_t Writer::countGroupLinks(size_t first) const {
   const Link &link = cluster.links[first];
   if (link.from >= cluster.devices.size())
@@ -187,7 +187,7 @@ ordered_json Writer::write() const {
 // Text
 //===----------------------------------------------------------------------===//
 
-/// What fits on a line stands on one.
+/// Prints values that fit on one line as one line.
 static void print(const ordered_json &value, size_t indent, std::string &text) {
   constexpr size_t columns = 100;
   std::string line = value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);

@@ -11,8 +11,8 @@
 namespace gridloom::cluster {
 
 /// The text of a file that readCluster reads back as an equal cluster, but for the name, which is
-/// then the path. Kinds are described, those of presets too. Nodes have names of their own: devices
-/// "d0", "d1/0", ... and switches "s0", ...
+/// then the path. All kinds are described, those of presets too. The names of nodes are new:
+/// devices "d0", "d1/0", ... and switches "s0", ...
 std::string formatCluster(const Cluster &cluster);
 
 } // namespace gridloom::cluster

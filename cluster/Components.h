@@ -14,19 +14,19 @@
 
 namespace gridloom::cluster {
 
-/// Sets of nodes that are joined one link at a time.
+/// Connected components of nodes, built one link at a time.
 class Components {
 public:
   explicit Components(size_t numNodes) : parents(numNodes) {
     std::iota(parents.begin(), parents.end(), 0U);
   }
-  /// The first node of the set.
+  /// The first node of the node's set.
   uint32_t find(uint32_t node) {
     while (parents[node] != node)
       node = parents[node] = parents[parents[node]];
     return node;
   }
-  /// Returns whether the nodes were apart.
+  /// Joins the sets of two nodes. Returns whether they were different.
   bool join(uint32_t a, uint32_t b) {
     a = find(a);
     b = find(b);

@@ -54,7 +54,7 @@ std::optional<Collective> gridloom::cluster::findCollective(std::string_view nam
   return std::nullopt;
 }
 
-/// True for what goes from one rank to another in one message.
+/// True for a single message from one rank to another.
 static bool isMessage(Collective kind) {
   return kind == Collective::Permute || kind == Collective::Send || kind == Collective::Recv;
 }
@@ -117,8 +117,8 @@ static Steps getBetterSteps(Collective kind, double bytes, const Tier &tier) {
   return tree.getSeconds() < ring.getSeconds() ? tree : ring;
 }
 
-/// Calls `visit` with each tier's place in the group and its steps, in order. Of a message, which
-/// is on all its links at once, only with the tier that takes longest.
+/// Calls `visit` with each tier's place in the group and its steps, in order. A message uses all
+/// its links at once: only its slowest tier is visited.
 template <typename VisitT>
 static void forEachTier(Collective kind, double bytes, const Group &group, VisitT visit) {
   if (group.empty())
@@ -190,7 +190,7 @@ double Passage::getTransferSeconds() const {
   return longest;
 }
 
-/// What all tiers carry if they communicate as one, as flatten sees them.
+/// The passage over all tiers as one, as flatten models them.
 static Passage getFlatPassage(Collective kind, const PlacedGroup &group, const Steps &steps) {
   Tier flat = flatten(kind, group.tiers);
   bool isRing = kind != Collective::AllToAll && !isMessage(kind);

@@ -27,20 +27,20 @@ double gridloom::cluster::getMedian(std::vector<double> values) {
 // Work
 //===----------------------------------------------------------------------===//
 
-/// Work that computes at most so much for a byte waits for memory.
+/// Work with at most this many FLOPs per byte waits for memory.
 static constexpr double kFlopsOfTraffic = 0.25;
-/// Work that memory takes most of the time of says nothing about arithmetic.
+/// Work that spends more than this share on memory says nothing about arithmetic.
 static constexpr double kShareOfTraffic = 0.7;
-/// Work whose launch takes most of the time says nothing about rates.
+/// Work that spends more than this share on its launch says nothing about rates.
 static constexpr double kShareOfLaunch = 0.75;
-/// A part of the work's time that is shorter than so much of the other one hardly matters.
+/// The shorter of arithmetic and memory traffic hardly matters below this share of the longer.
 static constexpr double kShareOfShorter = 0.2;
-/// Sizes within so many doublings are about the same.
+/// Sizes within this many doublings are about the same.
 static constexpr double kDoublings = 2;
 
 namespace {
 
-/// What work of a size reached; not telling where something else took most of the time.
+/// The rate that work of a size reached; not telling if something else took most of the time.
 struct Reached {
   double size, rate;
   bool isTelling;
@@ -63,7 +63,7 @@ private:
   void fitUnhidden(WorkClass work, double DeviceKind::*unhidden);
   double getError(WorkClass work) const;
   std::vector<Reached> collect(WorkClass work, NumberType type) const;
-  /// Without the launch; of the shortest, something.
+  /// Seconds without the launch, at least a quarter of all.
   double getNet(const WorkSample &sample) const {
     return std::max(sample.seconds - kind.launchSeconds, (1 - kShareOfLaunch) * sample.seconds);
   }
@@ -83,8 +83,8 @@ static bool isTraffic(const Work &work) {
   return work.kind == WorkClass::Other && work.flops <= kFlopsOfTraffic * getBytes(work);
 }
 
-/// The times of work of about a size, most of which have to tell: of launches, say, only those that
-/// were disturbed seem to.
+/// Bins samples by size. Keeps the telling ones of bins in which most are telling: among launches,
+/// for example, only disturbed ones seem to be.
 static std::map<long, std::vector<Reached>> sortBySize(const std::vector<Reached> &reached) {
   std::map<long, std::vector<Reached>> bins;
   for (const Reached &one : reached)
@@ -126,7 +126,7 @@ static EfficiencyCurve makeCurve(const std::vector<Reached> &reached, double &pe
   return curve;
 }
 
-/// The smallest work, by what it reads, writes and computes.
+/// The launch is the median time of the smallest work by bytes and FLOPs.
 void WorkFitter::fitLaunch() {
   auto bySize = [](const WorkSample &a, const WorkSample &b) {
     return getBytes(a.work) + a.work.flops < getBytes(b.work) + b.work.flops;
@@ -164,7 +164,7 @@ std::vector<Reached> WorkFitter::collect(WorkClass work, NumberType type) const 
   return reached;
 }
 
-/// f32 gives the curve; other types have it, too, and rates that fit it best.
+/// The curve is that of f32; other types share it and get the rates that fit it best.
 void WorkFitter::fitRates(WorkClass work) {
   auto number = static_cast<size_t>(work);
   auto &rates = kind.flopsPerSecond[number];
@@ -197,7 +197,7 @@ double WorkFitter::getError(WorkClass work) const {
   return errors.empty() ? 0 : getMedian(errors);
 }
 
-/// How much of traffic arithmetic hides is what explains the times best.
+/// Chooses the unhidden share that explains the times best.
 void WorkFitter::fitUnhidden(WorkClass work, double DeviceKind::*unhidden) {
   double best = 0, least = std::numeric_limits<double>::infinity();
   for (double share : {0.0, 0.25, 0.5, 0.75, 1.0}) {
@@ -255,7 +255,7 @@ static double getError(std::span<const CollectiveSample> samples, const Paramete
 
 namespace {
 
-/// Follows the directions in which the error lessens, in steps that shrink.
+/// Searches along the directions in which the error decreases, in steps that shrink.
 class Descent {
 public:
   Descent(std::span<const CollectiveSample> samples, const Parameters &start);
@@ -281,7 +281,7 @@ Descent::Descent(std::span<const CollectiveSample> samples, const Parameters &st
     longest = std::max(longest, sample.seconds);
     most = std::max(most, sample.bytes);
   }
-  // Slower links than a thousandth of what they showed are none.
+  // Links are at least a thousandth as fast as the samples showed.
   low = {std::log(shortest), std::log(shortest), std::log(most / longest / 1e3)};
   high = {std::log(longest), std::log(longest), std::log(most / shortest)};
 }
@@ -318,7 +318,7 @@ LinkFit gridloom::cluster::fitLinks(std::span<const CollectiveSample> samples) {
     rate = std::max(rate, (sample.bytes + 1) / sample.seconds);
   }
   std::optional<Descent> best;
-  // The start and the first step share what the shortest takes.
+  // The start and the first step share the time of the shortest sample.
   for (double share : {0.1, 0.5, 0.9}) {
     Descent found(samples,
                   {std::log(share * least), std::log((1 - share) * least), std::log(rate)});

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The inverse of Costs.h: what a kind of devices and its links have to be for the formulas to give
-// the times that were measured. Medians and absolute errors of logarithms, so that a few slow
-// moments of the machine do not count.
+// The inverse of Costs.h: finds the rates of a kind of device and of its links with which the
+// formulas give the measured times. Works with medians and absolute errors of logarithms, so that a
+// few slow moments of the machine do not count.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_CLUSTER_FIT_H
@@ -16,16 +16,16 @@
 
 namespace gridloom::cluster {
 
-/// A kernel or library call that was timed, with all that passes until the next can start.
+/// A kernel or library call that was timed, including all time until the next can start.
 struct WorkSample {
   Work work;
   double seconds;
 };
 
 /// Sets launch, rates, memory bandwidth and curves of `kind`. Launch is the time of the smallest
-/// work. Bandwidth is that of work of class Other that computes little, arithmetic that of what
-/// memory does not hold up; what there are no samples of keeps its rate. Samples with times that
-/// are not finite and above 0 are passed over.
+/// work. Bandwidth comes from work of class Other that computes little, arithmetic from work that
+/// memory does not slow down; rates without samples stay. Samples whose times are not finite and
+/// above 0 are ignored.
 void fitWork(std::span<const WorkSample> samples, DeviceKind &kind);
 
 /// A collective that was timed among `members` ranks of one level; bytes as in getRingSeconds.
@@ -35,7 +35,7 @@ struct CollectiveSample {
   double bytes, seconds;
 };
 
-/// What joins the ranks of a level, as in Costs.h.
+/// The links of a level, as in Costs.h.
 struct LinkFit {
   double startSeconds, latencySeconds, bytesPerSecond;
   /// The median of |estimate / measured - 1|.

@@ -37,10 +37,10 @@ int64_t Machine::getMemoryBytes() const {
 
 namespace {
 
-/// Links that are slower by more than this are another level.
+/// Links that are slower by more than this factor are another level.
 constexpr double kLevelSpread = 2;
 
-/// A link by what every device that needs it has of it.
+/// A link, and the bandwidth of it that each device using it has.
 struct SharedLink {
   double bytesPerSecond;
   const Link *link;
@@ -75,7 +75,7 @@ private:
   std::vector<std::vector<const Link *>> links; ///< by node
   std::vector<uint32_t> heights;                ///< links to the nearest device
   std::vector<uint32_t> order;                  ///< nodes by height
-  std::vector<double> loads;                    ///< devices whose way up goes through the node
+  std::vector<double> loads;                    ///< devices whose path upward goes through the node
   std::vector<double> upward;                   ///< bandwidth of all links to higher nodes
 };
 
@@ -96,7 +96,7 @@ void LevelFinder::findHeights() {
       }
 }
 
-/// What goes up from a switch spreads evenly over its links upward; a device's own links each lead
+/// Traffic up from a switch spreads evenly over its links upward; a device's own links each lead
 /// into another network.
 void LevelFinder::findLoads() {
   loads.assign(cluster.getNumNodes(), 0);
@@ -124,14 +124,14 @@ double LevelFinder::getShare(const Link &link) const {
   return link.getBytesPerSecond() / std::min(loads[lower], loads[upper]);
 }
 
-/// Returns whether this is the way between ranks that were apart. Sets are named by their first
-/// node, and ranks come first.
+/// Joins the link's ends. Returns whether that connects ranks that were separate. A set's number is
+/// that of its first node, and ranks come first.
 bool LevelFinder::join(const Link &link) {
   bool hasRanks = std::max(components.find(link.from), components.find(link.to)) < numUsed;
   return components.join(link.from, link.to) && hasRanks;
 }
 
-/// How many ranks in a row are always joined; none where all are.
+/// The number of consecutive ranks that are always connected; none if all are.
 std::optional<int64_t> LevelFinder::findBlock() {
   int64_t block = 0;
   for (uint32_t device = 1; device < numUsed; ++device)
@@ -140,8 +140,8 @@ std::optional<int64_t> LevelFinder::findBlock() {
   return block ? std::optional(block) : std::nullopt;
 }
 
-/// Of the shortest ways from a block's first rank to its others, the longest, over links with at
-/// least a share of `slowest`.
+/// The longest of the shortest paths from a block's first rank to its others, in seconds, over
+/// links that give a device at least `slowest`.
 double LevelFinder::findLatency(double slowest) {
   constexpr double infinite = std::numeric_limits<double>::infinity();
   std::vector<double> reached(cluster.getNumNodes(), infinite);
@@ -190,7 +190,7 @@ std::vector<Level> LevelFinder::find() {
         slowest = next->bytesPerSecond;
     std::optional<int64_t> block = findBlock();
     if (block == before)
-      continue; // nothing that ranks in a row would gain
+      continue; // connects no more consecutive ranks
     levels.push_back({block.value_or(numUsed), findLatency(slowest), slowest});
     if (!block)
       break;
@@ -199,8 +199,7 @@ std::vector<Level> LevelFinder::find() {
   return levels;
 }
 
-/// The cores that each device of a kind has, by kind: the fewest; those of its rates where no
-/// devices share any.
+/// The fewest cores of a device, by kind; a device that shares none has those of the kind's rates.
 static std::vector<double> shareCores(const Cluster &cluster, uint32_t numUsed) {
   std::vector<double> cores(cluster.kinds.size(), std::numeric_limits<double>::infinity());
   std::vector<uint32_t> alone(cluster.kinds.size(), 0);
@@ -241,7 +240,7 @@ Machine gridloom::cluster::makeMachine(const Cluster &cluster, int64_t numDevice
 // Groups
 //===----------------------------------------------------------------------===//
 
-/// How many neighbours along the axis are surely in one block.
+/// How many neighbours along the axis are always in one block.
 static int64_t countInside(const PlacedAxis &axis, int64_t block) {
   return block % axis.stride == 0 ? std::gcd(axis.size, block / axis.stride) : 1;
 }

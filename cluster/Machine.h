@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Meshes are placed on the devices in order: device i of the cluster is rank i, the row-major index
-// over the mesh. What a group of ranks has to cross then follows from the sizes and strides of its
-// axes and from how far the devices of one level are numbered in a row.
+// over the mesh. The levels that a group of ranks crosses then follow from the sizes and strides of
+// its axes and from the number of consecutive devices that each level connects.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_CLUSTER_MACHINE_H
@@ -18,18 +18,18 @@ namespace gridloom::cluster {
 
 /// Links of about one speed, with all that are faster.
 struct Level {
-  /// Every `block` ranks from a multiple of it on are joined by links of this level and faster
-  /// ones. The last level joins all, whatever its block is.
+  /// Every `block` consecutive ranks, from a multiple of it on, are connected by links of this
+  /// level and faster ones. The last level connects all, whatever its block is.
   int64_t block;
-  double latencySeconds; ///< of the longest way between two ranks of a block
-  double bytesPerSecond; ///< that every device sends at once, in each direction
+  double latencySeconds; ///< of the longest path between two ranks of a block
+  double bytesPerSecond; ///< of each device when all send at once, in each direction
   bool operator==(const Level &) const = default;
 };
 
-/// All that costs on a mesh depend on.
+/// Everything that costs on a mesh depend on.
 struct Machine {
-  /// Of the mesh's devices; none twice. Their rates are with the cores that each has beside the
-  /// mesh's other devices.
+  /// The kinds of the mesh's devices, each once. Their rates are for the cores that each has beside
+  /// the mesh's other devices.
   std::vector<DeviceKind> kinds;
   std::vector<Level> levels; ///< the fastest first; none for one device
 
@@ -40,10 +40,10 @@ struct Machine {
   bool operator==(const Machine &) const = default;
 };
 
-/// The first `numDevices` of a cluster that has so many, all joined. Where links differ, each level
-/// has the least bandwidth and the most latency of any of its blocks. A link upward from a switch
-/// is shared evenly by the devices below it, as are cores by the devices of a host, the fewest of
-/// any host for a kind. In time n log n of devices and links.
+/// The first `numDevices` of a cluster, which must have as many, all connected. Where links differ,
+/// each level has the least bandwidth and the most latency of any of its blocks. Devices share a
+/// switch's upward link evenly, and a host's cores, too; a kind gets the fewest cores of any host.
+/// Takes n log n time in devices and links.
 Machine makeMachine(const Cluster &cluster, int64_t numDevices);
 
 /// An axis of a mesh: ranks `stride` apart.
@@ -53,16 +53,16 @@ struct PlacedAxis {
 
 /// A part of a group that communicates over one level.
 struct Tier {
-  int64_t members; ///< at least 2; of an outer tier: how many parts of the inner ones
+  int64_t members; ///< at least 2; in an outer tier, the number of inner groups
   double latencySeconds, bytesPerSecond;
   bool operator==(const Tier &) const = default;
 };
 
-/// The ranks along some axes, which communicate, from the fastest level outward; empty for one
-/// rank. The product of all members is the number of ranks.
+/// The ranks along some axes that communicate, as tiers from the fastest level outward; empty for
+/// one rank. The product of all members is the number of ranks.
 using Group = std::vector<Tier>;
 
-/// The group along the axes; that of the ranks that have most to cross.
+/// The group along the axes, for those ranks that cross most.
 Group placeGroup(const Machine &machine, std::span<const PlacedAxis> axes);
 
 } // namespace gridloom::cluster

@@ -4,8 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The formulas of communication, taken apart: what waits for latencies, and what holds links. The
-// times of Costs.h are sums of these, and a simulator lets what holds one link share it.
+// The formulas of communication, split into latencies and the time that bytes occupy links. The
+// times of Costs.h are sums of these; the simulator lets communication that occupies one link share
+// it.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_CLUSTER_PASSAGES_H
@@ -18,7 +19,7 @@ namespace gridloom::cluster {
 /// Communication over one tier, or over several as one.
 struct Steps {
   double latencySeconds = 0;  ///< of all messages that wait for each other
-  double transferSeconds = 0; ///< for which the bytes hold the slowest link, if nothing else does
+  double transferSeconds = 0; ///< that the bytes occupy the slowest link, if alone
 
   double getSeconds() const { return latencySeconds + transferSeconds; }
 };
@@ -27,7 +28,7 @@ struct Steps {
 Steps getRingSteps(Collective kind, double bytes, const Tier &tier);
 Steps getTreeSteps(Collective kind, double bytes, const Tier &tier);
 
-/// A group, with the level of the machine that each tier is.
+/// A group, with the machine's level of each tier.
 struct PlacedGroup {
   Group tiers;
   std::vector<size_t> levels; ///< as many as tiers
@@ -35,7 +36,7 @@ struct PlacedGroup {
 
 PlacedGroup placeOnLevels(const Machine &machine, std::span<const PlacedAxis> axes);
 
-/// For how long a passage holds a device's share of a level if nothing else does.
+/// How long a passage occupies a device's share of a level, if alone.
 struct Load {
   size_t level;
   double seconds;
@@ -50,7 +51,8 @@ struct Passage {
   double getSeconds() const { return latencySeconds + getTransferSeconds(); }
 };
 
-/// What getCollectiveSeconds takes, without the start, one after another; none for one rank.
+/// The consecutive passages that getCollectiveSeconds adds up, without the start; none for one
+/// rank.
 std::vector<Passage> getPassages(Collective kind, double bytes, const PlacedGroup &group);
 
 } // namespace gridloom::cluster

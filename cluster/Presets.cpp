@@ -20,8 +20,8 @@ using namespace gridloom::cluster;
 // The tables
 //===----------------------------------------------------------------------===//
 
-/// Programs reach about so much of the rates in data sheets, of arithmetic, memory and links alike.
-/// Curves over sizes come from measurements.
+/// Programs reach about this share of the rates in data sheets, for arithmetic, memory and links
+/// alike. Curves over sizes come from measurements.
 static constexpr double kReached = 0.8;
 
 static constexpr int64_t kGiB = int64_t(1) << 30;
@@ -174,7 +174,7 @@ Cluster gridloom::cluster::makeHosts(const Preset &preset, int64_t numDevices) {
   return cluster;
 }
 
-/// A whole number of at least 1 that is all of the text, at most kMaxDevices + 1; 0 for others.
+/// The text as a whole number of at least 1, capped at kMaxDevices + 1; 0 if it is none.
 static int64_t parseCount(std::string_view text) {
   int64_t count = 0;
   auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), count);

@@ -10,7 +10,7 @@
 
 namespace gridloom::cluster {
 
-/// Hosts that are bought as one piece: devices of one kind on one switch, and the way to others.
+/// A kind of host: devices of one kind on one switch, and its network.
 struct Preset {
   const char *name;
   const char *kind;
@@ -28,16 +28,16 @@ std::vector<std::string> listKinds();
 /// "a, b"
 std::string joinNames(const std::vector<std::string> &names);
 
-/// By name, whatever its case; null where it is not known.
+/// By name, ignoring case; null if it is unknown.
 const DeviceKind *findKind(const std::string &name);
 const Preset *findPreset(const std::string &name);
-/// The hosts that devices of the kind are usually part of; the kind has to be known.
+/// The hosts that devices of the kind are usually part of; the kind must exist.
 const Preset &getUsualPreset(const std::string &kind);
 
-/// The first `numDevices` devices of as many hosts as these take.
+/// The first `numDevices` devices of as many hosts as needed.
 Cluster makeHosts(const Preset &preset, int64_t numDevices);
 
-/// So many hosts of a preset.
+/// A number of hosts of a preset.
 struct PresetHosts {
   const Preset *preset;
   int64_t hosts; ///< at most kMaxDevices + 1
@@ -45,8 +45,8 @@ struct PresetHosts {
 /// Reads PRESET or PRESETxN; none for other text.
 std::optional<PresetHosts> parsePreset(const std::string &text);
 
-/// The cluster that --cluster names: PRESET, PRESETxN or a file. None, with `error`, where there is
-/// none.
+/// The cluster that --cluster names: PRESET, PRESETxN or a file. None, with `error` set, if there
+/// is none.
 std::optional<Cluster> findCluster(const std::string &text, std::string &error);
 
 /// The cluster that --devices names: COUNT or COUNTxKIND; `usual` is the kind where none is named.

@@ -14,9 +14,9 @@
 
 namespace gridloom {
 
-/// A call as options write it: "mse(output, target)", "adamw(lr=3e-4, weight_decay=0.1)", or a
-/// name alone. A word stands in single quotes where it holds a space or one of "(),='"; one that
-/// begins with [ ends with the next ], whatever is between: "f(weights=[1, 2])".
+/// A call as options write it: "mse(output, target)", "adamw(lr=3e-4, weight_decay=0.1)", or a name
+/// alone. A word with a space or one of "(),='" is in single quotes; one that begins with [ ends
+/// with the next ], whatever is between: "f(weights=[1, 2])".
 struct CallText {
   std::string name;
   std::vector<std::string> arguments;
@@ -28,7 +28,7 @@ struct CallText {
   std::string parse(const std::string &text);
 };
 
-/// The number that is the whole word; nothing if it is none. "nan" and "inf" are none.
+/// The whole word as a number; nothing if it is not one, or is "nan" or "inf".
 std::optional<double> parseNumber(const std::string &word);
 std::optional<int64_t> parseInteger(const std::string &word);
 

@@ -1,4 +1,4 @@
-//===- Candidates.cpp - plans that were weighed ---------------------------===//
+//===- Candidates.cpp - plans that were compared --------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -23,7 +23,7 @@ void gridloom::sortCandidates(std::vector<PlanCandidate> &candidates) {
       [&](const PlanCandidate &a, const PlanCandidate &b) { return rank(a) < rank(b); });
 }
 
-/// Of programs that take fractions of a millisecond three digits say too little.
+/// Programs below a millisecond need more digits.
 static Cell timeOrNone(double ms) {
   return ms > 0 ? numberCell(ms, ms < 1 ? 4 : 2) : Cell(nullptr);
 }

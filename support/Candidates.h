@@ -1,4 +1,4 @@
-//===- Candidates.h - plans that were weighed -------------------*- C++ -*-===//
+//===- Candidates.h - plans that were compared ------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -10,7 +10,7 @@
 
 namespace gridloom {
 
-/// The verdict on what planning was stopped before: it might have been faster.
+/// The verdict on candidates that planning did not get to: they might be faster.
 inline constexpr const char *kLeftVerdict = "left: planning was stopped";
 
 /// A way to use the devices, and what became of it.
@@ -28,12 +28,11 @@ struct PlanCandidate {
   bool isRefused() const { return !isChosen() && !isLeft() && !verdict.starts_with("slower"); }
 };
 
-/// By what they cost: the chosen one, the slower ones, of which those that were measured are
-/// the nearest and those that were simulated the next, then those that were left, then the refused
-/// ones.
+/// Sorts by cost: the chosen one, then the slower ones (measured before simulated before others),
+/// then those that were left, then the refused ones.
 void sortCandidates(std::vector<PlanCandidate> &candidates);
 
-/// Adds a table of them, the first `most`; none of one alone, of which nothing was compared.
+/// Adds a table of the first `most`; none of a single one, which was compared with nothing.
 void addCandidates(Document &document, const std::vector<PlanCandidate> &candidates, size_t most);
 
 } // namespace gridloom

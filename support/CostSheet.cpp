@@ -22,7 +22,7 @@ struct Sum {
   double ms = 0;
 };
 
-/// Sums of both plans by some text.
+/// Sums of both plans, by a key.
 using Sums = std::map<std::string, std::pair<Sum, Sum>>;
 
 } // namespace
@@ -115,7 +115,7 @@ static Sums sumUp(const CostSheet &first, const CostSheet &second,
   return sums;
 }
 
-/// Differences below a ten-thousandth of a step come from rounding, and nobody looks for them.
+/// Differences below a ten-thousandth of a step are rounding.
 static bool isChange(double ms, double stepMs) { return std::abs(ms) > 1e-4 * stepMs; }
 
 static bool addSums(Document &document, const std::string &table, const std::string &column,
@@ -211,7 +211,7 @@ static CostSheet takePrograms(CostSheet sheet, const std::set<std::string> &name
   return sheet;
 }
 
-/// Programs that are in one plan, with nothing to compare their times with.
+/// Lists the programs that only one plan has, whose times have no counterpart.
 static bool addLonePrograms(Document &document, const CostSheet &first, const CostSheet &second,
                             const std::set<std::string> &shared, const CostNames &names) {
   if (shared.size() == first.programs.size() && shared.size() == second.programs.size())

@@ -13,7 +13,7 @@
 
 namespace gridloom {
 
-/// What a plan takes, part by part. Milliseconds are simulated; a pipeline's parts are those of one
+/// A plan's times, part by part. Milliseconds are simulated; a pipeline's parts are those of one
 /// rank of each stage.
 struct CostSheet {
   /// One specialisation of an entry.
@@ -24,7 +24,7 @@ struct CostSheet {
   };
   /// Equal steps of one program for one ONNX node.
   struct Part {
-    std::string program; ///< its name
+    std::string program; ///< the program's name
     std::string kind;    ///< "matmul", "all_reduce"
     std::string over;    ///< of communication: "model", of a transfer "stage 1"
     std::string node;
@@ -33,33 +33,33 @@ struct CostSheet {
   };
   std::vector<Program> programs;
   std::vector<Part> parts;
-  /// Of a device of the stage that takes most: "total", "weights", ...
+  /// Of a device of the stage that needs most: "total", "weights", ...
   std::map<std::string, uint64_t> memory;
 
-  /// Of all programs together: by this plans are compared.
+  /// Of all programs together; plans are compared by it.
   double getStepMs() const;
 };
 
-/// Reads the sheet off a report: its lists `estimates` and `costs`, and `memory`. None where it has
-/// no times, as those of older compilers do.
+/// Reads the sheet from a report: its lists `estimates` and `costs`, and `memory`. None if the
+/// report has no times, as from older compilers.
 std::optional<CostSheet> readCosts(const nlohmann::ordered_json &report);
-/// The same of a report's text.
+/// The same for a report's text.
 std::optional<CostSheet> parseCosts(const std::string &report);
 
 /// "main batch=8", or "main" without dimensions.
 std::string nameProgram(const std::string &entry, const std::string &dims);
-/// "all_reduce over model", "matmul", "send to stage 1", of which `over` may be "to stage 1" too.
+/// "all_reduce over model", "matmul", "send to stage 1", where `over` may also be "to stage 1".
 std::string nameKind(const std::string &kind, const std::string &over);
 
-/// What the columns of two plans are called.
+/// The names of two plans in the columns.
 struct CostNames {
   std::string first = "first", second = "second";
 };
 
 /// Adds tables of what differs, the largest difference first: times of programs, of kinds of steps,
-/// of scopes, of collectives that come, go or change (layers alike together), and memory. Times are
-/// compared of programs that both plans have; those that one of them has alone are listed. Tables
-/// of equal costs are left out, and rows beyond `most`. Returns whether there is any.
+/// of scopes, of collectives that come, go or change (layers alike together), and memory. Compares
+/// times of programs that both plans have and lists the others. Leaves out tables of equal costs,
+/// and rows beyond `most`. Returns whether there is any table.
 bool addCostChanges(Document &document, const CostSheet &first, const CostSheet &second,
                     const CostNames &names, size_t most);
 

@@ -9,7 +9,7 @@
 
 using namespace gridloom;
 
-/// What each byte, shifted through the register alone, leaves in it.
+/// The register after each byte was shifted through it alone.
 static constexpr std::array<uint32_t, 256> makeTable() {
   constexpr uint32_t polynomial = 0x82F63B78; // reflected
   std::array<uint32_t, 256> table{};

@@ -14,7 +14,7 @@
 
 namespace gridloom {
 
-/// A value for tools, and how people read it where that differs.
+/// A value for tools, and its text for people if that differs.
 struct Cell {
   nlohmann::ordered_json value;
   std::string text;    // empty: the value's own

@@ -1,4 +1,4 @@
-//===- Draw.cpp - numbers that a tensor begins with -----------------------===//
+//===- Draw.cpp - initial values of tensors -------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -11,7 +11,7 @@
 
 using namespace gridloom;
 
-// A product and a sum that become one operation on some machines would round otherwise there.
+// Machines that fuse a product and a sum into one operation would round differently.
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #endif

@@ -1,4 +1,4 @@
-//===- Draw.h - numbers that a tensor begins with ---------------*- C++ -*-===//
+//===- Draw.h - initial values of tensors -----------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -13,8 +13,8 @@
 namespace gridloom {
 
 /// How the elements of a tensor are drawn: each is a function of the seed, the stream and its
-/// row-major index in the whole tensor, so that any part can be made by itself. The functions use
-/// nothing but IEEE 754's exactly rounded operations: every machine gives the same bits.
+/// row-major index in the whole tensor, so that any part can be computed alone. The functions use
+/// only IEEE 754's correctly rounded operations: every machine gives the same bits.
 ///
 ///   constant   first
 ///   uniform    first + (second - first) * u, u a multiple of 2^-24 in [0, 1)
@@ -24,10 +24,10 @@ struct Draw {
   enum class Distribution { Constant, Uniform, Normal };
 
   Distribution distribution = Distribution::Constant;
-  double first = 0;  ///< the constant; the least; the mean
-  double second = 0; ///< none; the bound; the deviation
+  double first = 0;  ///< the constant; the lower bound; the mean
+  double second = 0; ///< unused; the upper bound; the standard deviation
   uint64_t seed = 0;
-  uint64_t stream = 0; ///< tells tensors of one seed apart
+  uint64_t stream = 0; ///< distinguishes tensors of one seed
 
   /// Elements `begin` to `begin + count` of the tensor, computed in f64.
   void fill(uint64_t begin, size_t count, double *out) const;
@@ -38,8 +38,8 @@ struct Draw {
   static uint64_t makeStream(std::string_view name);
 };
 
-/// The x below which a standard normal variable lies with probability `p` in (0, 1), to about 1e-15
-/// of itself (Wichura 1988, algorithm AS 241, PPND16).
+/// The x that a standard normal variable is below with probability `p` in (0, 1), to a relative
+/// error of about 1e-15 (Wichura 1988, algorithm AS 241, PPND16).
 double getNormalQuantile(double p);
 
 } // namespace gridloom

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// `explain` reads a plan's report without the compiler; what it has to plan again for, the compiler
-// does. Both have the same help.
+// `explain` reads a plan's report without the compiler, and calls the compiler where it must plan
+// again. Both have the same help.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_SUPPORT_EXPLAINTEXT_H

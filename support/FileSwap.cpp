@@ -21,8 +21,8 @@
 using namespace gridloom;
 namespace fs = std::filesystem;
 
-/// A name beside `path` that nothing has: it is random, since processes of other machines and
-/// containers, which share the volume, may have this one's number.
+/// An unused name beside `path`. It is random, since processes of other machines and containers on
+/// the same volume may have this process's number.
 static fs::path makeNameBeside(const fs::path &path, const char *what) {
   std::random_device random;
   char suffix[2 * 8 + 1];
@@ -30,8 +30,8 @@ static fs::path makeNameBeside(const fs::path &path, const char *what) {
   return path.string() + what + suffix;
 }
 
-/// Writes all of `bytes`; false with errno. What the file system does not take past the page cache
-/// goes through it.
+/// Writes all of `bytes`; false with errno. If the file system rejects direct writes, they go
+/// through the page cache.
 static bool writeAll(int number, std::string_view bytes) {
   while (!bytes.empty()) {
     ssize_t written = write(number, bytes.data(), bytes.size());
@@ -45,7 +45,7 @@ static bool writeAll(int number, std::string_view bytes) {
   return true;
 }
 
-/// Writes to `file` and closes it; the system's reason, or "".
+/// Writes to `file` and closes it. Returns the system's reason, or "".
 static std::string writeFile(Descriptor &file, std::span<const std::string_view> parts) {
   for (std::string_view part : parts)
     if (!writeAll(file.number, part))
@@ -53,9 +53,9 @@ static std::string writeFile(Descriptor &file, std::span<const std::string_view>
   return file.close() ? "" : strerror(errno);
 }
 
-/// Writes a large file past the page cache, and closes it: to fill the cache would take most of the
-/// processor time of writing, beside threads that compute. Blocks are copied to memory that is
-/// aligned for it and stays in the processor's cache. The system's reason, or "".
+/// Writes a large file past the page cache, and closes it: filling the cache would take most of the
+/// processor time of writing, while other threads compute. Copies blocks to an aligned buffer,
+/// which stays in the processor's cache. Returns the system's reason, or "".
 static std::string writeDirectly(Descriptor &file, std::span<const std::string_view> parts) {
   constexpr size_t page = 4096, blockBytes = size_t(1) << 20;
   std::unique_ptr<char, decltype(&std::free)> block(
@@ -84,15 +84,14 @@ static std::string writeDirectly(Descriptor &file, std::span<const std::string_v
   return file.close() ? "" : strerror(errno);
 }
 
-/// Makes a file that must not be there, not even as a link to elsewhere; negative, with errno, if
-/// it cannot be.
+/// Creates a file that must not exist, not even as a link; negative, with errno, on failure.
 static int makeFile(const fs::path &path) {
   return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 }
 
 std::string gridloom::syncPath(const fs::path &path) {
   Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  // Some file systems have nothing to sync folders with.
+  // Some file systems cannot sync folders.
   if (file.number < 0 || (fsync(file.number) != 0 && errno != EINVAL && errno != ENOTSUP))
     return strerror(errno);
   return "";
@@ -143,7 +142,8 @@ std::string gridloom::replaceFile(const fs::path &given, std::span<const std::st
   return reason.empty() ? file.commit(isDurable) : reason;
 }
 
-/// Makes a folder that must not be there, and those above it that are not. One line, or "".
+/// Creates a folder that must not exist, and missing ones above it. Returns an error of one line,
+/// or "".
 static std::string makeFolder(const fs::path &folder) {
   std::error_code error;
   if (folder.has_parent_path())
@@ -153,7 +153,7 @@ static std::string makeFolder(const fs::path &folder) {
   return error ? "cannot make the folder '" + folder.string() + "': " + error.message() : "";
 }
 
-/// From this size on a file that has to be on the disk is not kept in memory as well.
+/// From this size on, durable files are written past the page cache.
 static constexpr size_t leastDirectBytes = size_t(4) << 20;
 
 static size_t countBytes(std::span<const std::string_view> parts) {
@@ -163,7 +163,7 @@ static size_t countBytes(std::span<const std::string_view> parts) {
   return bytes;
 }
 
-/// Writes all files below `folder`, which is new and empty. One line, or "".
+/// Writes all files below `folder`, which is new and empty. Returns an error of one line, or "".
 static std::string writeFiles(const FileParts &files, const fs::path &folder, bool isDurable) {
   std::set<fs::path> folders = {folder};
   for (const auto &[name, parts] : files) {
@@ -192,13 +192,13 @@ static std::string writeFiles(const FileParts &files, const fs::path &folder, bo
   return "";
 }
 
-/// Puts `fresh` where `folder` is; what was there is then called `fresh` where that could be done
-/// in one step, else `old`. The system's reason, or "".
+/// Moves `fresh` to `folder`. The previous folder is then at `fresh` if both could be exchanged in
+/// one step, else at `old`. Returns the system's reason, or "".
 static std::string exchange(const fs::path &fresh, const fs::path &folder, const fs::path &old) {
   if (renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0)
     return "";
   std::error_code error;
-  // There is nothing yet, or the file system cannot exchange.
+  // There is no folder yet, or the file system cannot exchange.
   bool had = fs::exists(folder, error);
   if (had)
     fs::rename(folder, old, error);
@@ -235,8 +235,8 @@ gridloom::replaceFolderByParts(const fs::path &folder, const FileParts &files, b
   if (message.empty())
     if (std::string reason = exchange(fresh, plain, old); !reason.empty())
       message = "cannot replace '" + folder.string() + "': " + reason;
-  // Before the old folder goes: until then the disk may know it alone. Where the folder above
-  // cannot be synced, the new one is in its place all the same.
+  // Sync before the old folder is removed: until then the disk may have only that one. If the
+  // folder above cannot be synced, the new one is in its place all the same.
   if (message.empty() && isDurable)
     syncPath(fs::absolute(plain, error).parent_path());
   fs::remove_all(fresh, error);

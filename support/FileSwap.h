@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Contents are written under another name beside the old ones and then renamed: whoever opens the
-// path finds the old contents or the new ones, whole.
+// path finds the complete old or new contents.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_SUPPORT_FILESWAP_H
@@ -22,9 +22,9 @@
 
 namespace gridloom {
 
-/// Makes `path`, or what it links to, a file of `parts`, one after the other; a device or a pipe is
-/// written to. Unless it `isDurable` it is not waited for that the disk has it, and a power failure
-/// may lose either. Returns the system's reason where it cannot be done, else ""; then the old file
+/// Replaces the file `given`, or the one it links to, by `parts`, one after another; writes to a
+/// device or a pipe directly. With `isDurable` waits until the disk has the contents; otherwise a
+/// power failure may lose them. Returns the system's reason on failure, else ""; then the old file
 /// stays, and no other is left behind.
 std::string replaceFile(const std::filesystem::path &given, std::span<const std::string_view> parts,
                         bool isDurable = false);
@@ -34,12 +34,12 @@ inline std::string replaceFile(const std::filesystem::path &given,
   return replaceFile(given, std::span(parts.begin(), parts.size()), isDurable);
 }
 
-/// Waits until a file or folder is on the disk; the system's reason where it cannot be done, else
-/// "". Where there is nothing to sync with, as for folders of some file systems, it is done.
+/// Waits until a file or folder is on the disk. Returns the system's reason on failure, else "".
+/// Succeeds where the file system cannot sync, as some cannot sync folders.
 std::string syncPath(const std::filesystem::path &path);
 
 /// A file that gets its name when `commit` is called, so that several can be replaced once all of
-/// them are written. What is not committed goes with the object. Devices and pipes are written to
+/// them are written. The destructor removes what is not committed. Devices and pipes are written to
 /// at once.
 class NewFile {
 public:
@@ -48,22 +48,22 @@ public:
   NewFile &operator=(const NewFile &) = delete;
   ~NewFile();
 
-  /// Writes `parts` under another name beside the path, or beside what it links to. Once. The
-  /// system's reason where it cannot be done, else "".
+  /// Writes `parts` under another name beside the path, or beside what it links to. To be called
+  /// once. Returns the system's reason on failure, else "".
   std::string write(std::span<const std::string_view> parts);
-  /// Replaces the file by what was written; `isDurable` as for replaceFile. The system's reason
-  /// where it cannot be done, else "".
+  /// Replaces the file by what was written; `isDurable` as for replaceFile. Returns the system's
+  /// reason on failure, else "".
   std::string commit(bool isDurable = false);
 
 private:
   std::filesystem::path path, fresh;
 };
 
-/// Makes `folder` a folder of `files`, by their paths below it; what was there is removed. `check`,
-/// where there is one, sees the new folder before; a line that it returns is the failure.
-/// `isDurable` waits until the disk has all of it before the old folder goes, so that one of the
-/// two outlasts a power failure. Returns a line that names the path and the system's reason where
-/// it cannot be done, else ""; then the old folder stays, and no other is left behind.
+/// Replaces `folder` by a folder of `files`, by their paths below it. `check`, if given, sees the
+/// new folder first; a line that it returns is the error. With `isDurable` the old folder is
+/// removed only once the disk has all of the new one, so that one of the two survives a power
+/// failure. Returns a line that names the path and the system's reason on failure, else ""; then
+/// the old folder stays, and no other is left behind.
 std::string
 replaceFolder(const std::filesystem::path &folder, const std::map<std::string, std::string> &files,
               bool isDurable,
@@ -71,7 +71,7 @@ replaceFolder(const std::filesystem::path &folder, const std::map<std::string, s
 
 /// Files by their paths below a folder, as parts that follow each other.
 using FileParts = std::map<std::string, std::vector<std::string_view>>;
-/// The same of files that lie in parts, so that large ones need not be put together.
+/// The same for files in parts, so that large ones need not be put together.
 std::string
 replaceFolderByParts(const std::filesystem::path &folder, const FileParts &files, bool isDurable,
                      const std::function<std::string(const std::filesystem::path &)> &check = {});

@@ -68,7 +68,7 @@ size_t gridloom::getTableWidth(const TextTable &table) {
   return width;
 }
 
-/// Takes the columns out that are alike in every row, but never all; returns what they said.
+/// Removes the columns that are equal in every row, but never all. Returns their contents.
 static std::vector<std::string> removeConstants(TextTable &table) {
   std::vector<std::string> said;
   if (table.lines.size() < 3)

@@ -24,14 +24,14 @@ size_t getTextWidth(const std::string &text);
 /// The width of the table, with two spaces between columns.
 size_t getTableWidth(const TextTable &table);
 
-/// `text` in `room` columns: of several parts the first and how many more there are ("a +1"), of
-/// one its two ends ("/enc…/MatMul").
+/// Shortens `text` to `room` columns: several parts to the first ones and the number of the others
+/// ("a +1"), a single one to its two ends ("/enc…/MatMul").
 std::string shorten(const std::string &text, const std::string &separator, size_t room);
 
-/// Makes a table that is too wide fit `width` columns, if it can: columns that say the same in all
-/// rows leave it, then texts are shortened, the widest column first and the first of the table,
-/// which names its rows, last. Returns what the columns that left said, e.g. "stage 0" and "entry
-/// main"; those that said nothing are not mentioned.
+/// Makes a table that is too wide fit `width` columns, if it can: removes columns that are equal in
+/// all rows, then shortens texts, the widest column first and the first one, which names the rows,
+/// last. Returns the contents of removed columns, e.g. "stage 0" and "entry main", except empty
+/// ones.
 std::vector<std::string> fitTable(TextTable &table, size_t width);
 
 } // namespace gridloom

@@ -1,4 +1,4 @@
-//===- JsonDepth.cpp - lists in lists that no reader is to follow ---------===//
+//===- JsonDepth.cpp - a limit on nested lists and objects ----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

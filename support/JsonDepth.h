@@ -1,12 +1,11 @@
-//===- JsonDepth.h - lists in lists that no reader is to follow -*- C++ -*-===//
+//===- JsonDepth.h - a limit on nested lists and objects --------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// Readers, writers and copies of JSON values call themselves for what is nested, and a file of some
-// hundred kilobytes can nest deeper than a stack is long. Files that others may have written are
-// measured first.
+// Readers, writers and copies of JSON values recurse, and a file of some hundred kilobytes can nest
+// deep enough to overflow the stack. Files that others may have written are checked first.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_SUPPORT_JSONDEPTH_H
@@ -17,11 +16,11 @@
 
 namespace gridloom {
 
-/// Lists and objects that are open at once at most. Reports, timelines and traces have less than
-/// 10.
+/// The most lists and objects in each other. Reports, timelines and traces have fewer than 10.
 inline constexpr int kMaxJsonDepth = 64;
 
-/// Whether the text opens more of them before it goes wrong in another way.
+/// Whether the text nests more than kMaxJsonDepth lists and objects. Does not check its syntax
+/// otherwise.
 bool isDeepJson(std::string_view text);
 
 /// "more than 64 lists and objects in each other"

@@ -16,12 +16,12 @@ namespace gridloom {
 
 /// A number in a name that may count layers.
 struct LayerNumber {
-  size_t begin, end; ///< of its digits
+  size_t begin, end; ///< where its digits are in the name
   int64_t value;
 };
 
-/// The numbers that stand alone, between separators or at an end of the name, in order. A number
-/// that is all of the name is its name and counts nothing, nor does one of ten digits or more.
+/// The numbers between separators or at an end of the name, in order. A number that is the whole
+/// name counts no layers, nor does one of ten digits or more.
 std::vector<LayerNumber> findLayers(std::string_view name, std::string_view separators);
 
 /// The node's name with a star for each number that counts layers, so that layers are alike:

@@ -4,7 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Fields of a JSON object that may be absent or of another type, and the object may be none.
+// Reads fields of a JSON object that may be missing or of another type; the value need not be an
+// object.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_SUPPORT_LENIENTJSON_H
@@ -20,20 +21,20 @@ namespace gridloom {
 
 using Json = nlohmann::ordered_json;
 
-/// What a file holds. Where it is no JSON, or nests too deeply for those who copy and print it
-/// (JsonDepth.h), `error` is "is not JSON" or the like; else "".
+/// Reads a file. If it is no JSON, or nests too deeply to be copied and printed (JsonDepth.h),
+/// `error` is "is not JSON" or the like; else "".
 Json readJson(std::istream &stream, std::string &error);
 
-/// null where it is absent.
+/// null if it is absent.
 const Json &getField(const Json &object, const char *key);
-/// A number as it is written, the elements of a list with points between them ("data.model"); ""
-/// where it is absent.
+/// A number as it is written; the elements of a list joined by points ("data.model"); "" if it is
+/// absent.
 std::string getText(const Json &object, const char *key);
 /// 0 where it is no number.
 double getNumber(const Json &object, const char *key);
 /// The number without its fraction, at most 2^53 either way: a cast of more is undefined.
 int64_t getInteger(const Json &object, const char *key);
-/// Of sizes and counts: 0 where it is less.
+/// For sizes and counts: 0 for a negative number.
 uint64_t getSize(const Json &object, const char *key);
 /// Empty where it is no list.
 const Json &getList(const Json &object, const char *key);

@@ -10,8 +10,8 @@
 
 namespace gridloom {
 
-/// A well-mixed number for each argument (splitmix64's finaliser). Made-up inputs and the order of
-/// samples are computed of it: another function would change them.
+/// A well-mixed number for each argument (splitmix64's finaliser). Generated inputs and the order
+/// of samples depend on it: another function would change them.
 inline uint64_t mixBits(uint64_t x) {
   x += 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;

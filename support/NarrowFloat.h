@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Conversions without branches on the values where it can be helped, so that compilers make vectors
-// of loops over them, and without instructions that a generic x86-64 lacks.
+// Conversions with few branches on the values, so that compilers vectorise loops over them, and
+// without instructions that a generic x86-64 lacks.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_SUPPORT_NARROWFLOAT_H
@@ -23,7 +23,7 @@ struct Half {
 
   static float load(uint16_t half) {
     uint32_t magnitude = uint32_t(half & 0x7fff) << 13, sign = uint32_t(half & 0x8000) << 16;
-    // The exponents' biases differ by 112; multiplying also makes normal what was not.
+    // The exponents' biases differ by 112; multiplying also normalises subnormals.
     uint32_t finite = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
     uint32_t special = magnitude | 0x7f800000;
     return std::bit_cast<float>(sign | (magnitude >= 0x0f800000 ? special : finite));
@@ -57,9 +57,9 @@ struct BFloat {
   }
 };
 
-/// The floats of 8 bits: a sign, an exponent biased by `bias`, `digits` of mantissa. A
-/// `hasInfinity` one is IEEE's; else the code above the largest number is a NaN, or, of an
-/// `isUnsignedZero` one, the code that would be -0 is the only one.
+/// The floats of 8 bits: a sign, an exponent biased by `bias`, `digits` of mantissa. With
+/// `hasInfinity` they are as in IEEE 754; else the code above the largest number is a NaN or, with
+/// `isUnsignedZero`, the code of -0 is the only one.
 template <int digits, int bias, bool hasInfinity, bool isUnsignedZero> struct Float8 {
   using Storage = uint8_t;
   static constexpr uint32_t most = hasInfinity ? 0x7b : isUnsignedZero ? 0x7f : 0x7e;

@@ -42,7 +42,7 @@ void gridloom::flushOutput() {
     throw std::runtime_error(error);
 }
 
-/// Columns of the terminal that standard output is; 0 where it is none.
+/// Columns of the terminal at standard output; 0 if it is no terminal.
 static size_t getTerminalWidth() {
   winsize size{};
   if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0)

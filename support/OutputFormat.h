@@ -14,26 +14,26 @@ class App;
 
 namespace gridloom {
 
-/// A program may be started with its standard files closed. The next file it opens, or the memory
-/// that ranks share, would take their place and be printed into: this has /dev/null take it, not to
-/// be written, so that printing fails. The first thing a program does.
+/// To be called first. A program may be started with its standard files closed; the next file it
+/// opens, or the memory that ranks share, would then be printed into. Opens /dev/null in their
+/// place, for reading only, so that printing fails.
 void openStandardFiles();
 
-/// Standard output may be buffered, and go to a full disk. What is wrong with it, with the system's
-/// reason, as one line; empty when all that was printed is written.
+/// Flushes standard output, which may go to a full disk. Returns one line with the system's reason
+/// if it cannot be written; empty if all is.
 std::string tryFlushOutput();
 
 /// Throws std::runtime_error when standard output cannot be written.
 void flushOutput();
 
-/// The options --format text|json, --json and --wide, and what they mean. A terminal gets tables
-/// that fit it; a pipe or a file gets all of them.
+/// The options --format text|json, --json and --wide, and their effect. A terminal gets tables that
+/// fit it; a pipe or a file gets all of them.
 class OutputFormat {
 public:
   /// `others` are formats that the verb writes itself.
   void addOptions(CLI::App &verb, const std::vector<std::string> &others = {});
   const std::string &getName() const { return name; }
-  /// Whether a tool reads, who wants everything.
+  /// Whether the output is for a tool, which wants everything.
   bool isJson() const;
   /// To standard output.
   void write(const Document &document) const;

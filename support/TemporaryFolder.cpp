@@ -1,4 +1,4 @@
-//===- TemporaryFolder.cpp - a folder that goes away again ----------------===//
+//===- TemporaryFolder.cpp - a folder that is removed again ---------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

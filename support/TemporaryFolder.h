@@ -1,4 +1,4 @@
-//===- TemporaryFolder.h - a folder that goes away again --------*- C++ -*-===//
+//===- TemporaryFolder.h - a folder that is removed again -------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -11,16 +11,16 @@
 
 namespace gridloom {
 
-/// A folder of this user alone, removed with what is in it when the object goes.
+/// A folder that only this user can access. The destructor removes it with its contents.
 class TemporaryFolder {
 public:
-  /// Makes it in the system's folder for such; its name begins with `prefix`.
+  /// Creates it in the system's folder for temporary files; its name begins with `prefix`.
   explicit TemporaryFolder(const std::string &prefix = "gridloom");
   ~TemporaryFolder();
   TemporaryFolder(const TemporaryFolder &) = delete;
   TemporaryFolder &operator=(const TemporaryFolder &) = delete;
 
-  /// Why there is none, with the place where it should be; empty if there is one.
+  /// Why it could not be created, with its place; empty on success.
   const std::string &getError() const { return error; }
   const std::filesystem::path &getPath() const { return path; }
   /// The path of `name` in it.

@@ -13,7 +13,7 @@
 
 namespace gridloom {
 
-/// The text as one line that does nothing to a terminal: names of a model may hold anything.
+/// The text as one line that is safe to print on a terminal: names of a model may hold anything.
 /// Control characters become "\x1b"; bytes of UTF-8 stay.
 std::string makePrintable(const std::string &text);
 

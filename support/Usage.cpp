@@ -16,7 +16,7 @@
 
 using namespace gridloom;
 
-/// Letters to insert, delete or replace (Wagner and Fischer 1974).
+/// The edit distance: letters to insert, delete or replace (Wagner and Fischer 1974).
 static size_t getDistance(const std::string &a, const std::string &b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);
@@ -57,7 +57,7 @@ static std::pair<const CLI::App *, std::string> findVerb(const CLI::App &app, st
   return {verb, call};
 }
 
-/// What CLI11 has no use for: an option of another name, or one argument too many.
+/// Describes what CLI11 did not accept: an unknown option, or one argument too many.
 static std::string describeExtra(const CLI::App &verb) {
   std::vector<std::string> extras = verb.remaining();
   auto option = std::find_if(extras.begin(), extras.end(), [](const std::string &text) {

@@ -21,7 +21,7 @@ namespace gridloom {
 /// empty.
 std::string suggest(const std::string &name, std::span<const std::string> known);
 
-/// Accepts numbers from `least` to `most`. CLI::Range accepts NaN, which is in no order.
+/// Accepts numbers from `least` to `most`. CLI::Range accepts NaN, too.
 CLI::Validator numberWithin(double least, double most);
 
 /// One line that says what is wrong with a command line, what may have been meant, and which --help

@@ -108,7 +108,8 @@ SmallVector<NestSpec> Body::improve(const NestSpec &spec) const {
     above.factors[0] -= point;
     below.size = point * stride;
     below.factors[0] = point;
-    // The loops of reductions are found again: they do not run over a part of a dimension.
+    // The next build finds the reductions' loops again: a reduction cannot run over part of a
+    // dimension.
     low.inner.clear();
     high.inner.clear();
     return {low, high};
@@ -328,7 +329,8 @@ NodeId Body::pullGatherElements(loom::GatherElementsOp op, ArrayRef<Linear> inde
   return pull(op.getInput(), from);
 }
 
-/// Notes that cutting a loop would decide on which side of `limit` the index is.
+/// Suggests cutting a loop at the point where `index` reaches `limit`: each part is then on one
+/// side of it.
 void Body::suggestCut(const Linear &index, int64_t limit) {
   for (auto [atom, coefficient] : index.terms) {
     if (atoms[atom].kind != Atom::Kind::Loop || coefficient <= 0)
@@ -363,8 +365,8 @@ NodeId Body::pullConcatenate(loom::ConcatenateOp op, ArrayRef<Linear> index) {
   return node.operands.size() == 1 ? node.operands[0] : intern(std::move(node));
 }
 
-/// Chooses between fill and input along each dimension from `dim` on; `index` is in the input
-/// before it and in the output from it on.
+/// Chooses between the fill value and the input along dimension `dim` and all later ones. `index`
+/// holds input indices before `dim` and output indices from `dim` on.
 NodeId Body::pullPad(loom::PadOp op, SmallVector<Linear> index, size_t dim) {
   if (dim == index.size())
     return pull(op.getInput(), index);
@@ -395,7 +397,7 @@ NodeId Body::pullPad(loom::PadOp op, SmallVector<Linear> index, size_t dim) {
     index[dim] = atoms.quotient(inside, step);
     NodeId element = pullPad(op, index, dim + 1);
     if (step > 1) {
-      // Every step-th place has an element.
+      // Only every step-th place holds an input element; the others are fill.
       Node every;
       every.kind = Node::Kind::Choose;
       every.element = fill.element;
@@ -422,8 +424,8 @@ NodeId Body::pullReduce(loom::ReduceOp op, ArrayRef<Linear> index) {
   for (const Linear &place : index)
     unite(taken, atoms.freeAtoms(place));
 
-  // A reduction runs over a loop of the output again where it can: the passes over a row then share
-  // their expressions.
+  // Reuse an output loop of the same size where possible, so that the passes over a row share their
+  // expressions.
   auto findDim = [&](int64_t size) -> Dim {
     for (const Dim &dim : llvm::reverse(dims))
       if (dim.size == size && !intersects(dim.atoms, taken))

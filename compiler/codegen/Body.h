@@ -6,7 +6,7 @@
 //
 // Both emitters work on this form of a kernel: for each output the scalar expression that computes
 // one element, as a graph of nodes over loop variables. Operations that only move elements are
-// gone: they became the index expressions of loads.
+// folded into the index expressions of loads.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_COMPILER_CODEGEN_BODY_H
@@ -17,7 +17,7 @@
 
 namespace gridloom::codegen {
 
-/// Memory a kernel reads or writes, seen as one row of elements.
+/// Memory a kernel reads or writes, as a flat array of elements.
 struct Buffer {
   mlir::Type element;
   int64_t elements = 0;
@@ -29,19 +29,19 @@ struct Node {
   enum class Kind { Load, Splat, Iota, Compute, Reduce, Choose };
   Kind kind = Kind::Load;
   mlir::Type element;
-  mlir::Operation *op = nullptr;         // what it came from
+  mlir::Operation *op = nullptr;         // the operation it was built from
   llvm::SmallVector<NodeId, 3> operands; // Compute, Reduce, Choose
   unsigned buffer = 0;                   // Load
   Linear index;                          // Load, Iota; Choose: the place along the dimension
   mlir::Attribute value;                 // Splat
   dist::ReductionKind reduction{};       // Reduce
   bool isUnsigned = false;               // Reduce: of unsigned integers
-  bool ignoresNan = false; // Reduce: a NaN may be dropped, because it returns elsewhere
+  bool ignoresNan = false; // Reduce: may drop a NaN, which reaches the result another way
   AtomSet bound;           // Reduce: the loops it runs over
   llvm::SmallVector<int64_t, 3> limits; // Choose: operand i where index is below limits[i]
   AtomSet free;                         // loop variables it depends on
   double own = 0;                       // cycles for a vector of elements, roughly
-  double cost = 0;                      // with what it is computed from
+  double cost = 0;                      // of the whole expression, operands included
 };
 
 /// The iteration of one dimension: [begin, begin + size), as nested loops of `factors`, major
@@ -54,7 +54,8 @@ struct DimSpec {
   static DimSpec whole(int64_t size) { return {0, size, {size}}; }
 };
 
-/// The iteration space of a nest: output dimensions, then what reductions alone run over.
+/// The iteration space of a nest: `outer` has the output's dimensions, `inner` those that only
+/// reductions run over.
 struct NestSpec {
   llvm::SmallVector<DimSpec> outer;
   llvm::SmallVector<DimSpec> inner;
@@ -80,7 +81,8 @@ public:
   AtomSet outerAtoms; // of the output's dimensions, row-major
   AtomSet innerAtoms;
 
-  /// A finer or smaller iteration space that makes expressions simpler; empty if this is good.
+  /// Iteration spaces to use instead of `spec` for simpler expressions: one with finer loops, or
+  /// two parts of a dimension. Empty if there is nothing to gain.
   llvm::SmallVector<NestSpec> improve(const NestSpec &spec) const;
 
 private:

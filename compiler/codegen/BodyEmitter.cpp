@@ -64,7 +64,7 @@ Context &BodyEmitter::home(ArrayRef<AtomId> free, Context &context) const {
   return *at;
 }
 
-/// The context whose vectors a value with these dependencies is made of; null for a scalar.
+/// The context over whose vector lanes a value with these dependencies varies; null for a scalar.
 const Context *BodyEmitter::vectorContext(ArrayRef<AtomId> free, const Context &context) const {
   for (AtomId atom : free)
     for (const Context *at = &context; at; at = at->parent)
@@ -135,7 +135,7 @@ SmallVector<Value> BodyEmitter::emitLoop(Context &context, const Loop &loop, con
 }
 
 int64_t BodyEmitter::widthFor(const Loop &loop) const {
-  // A vector has elements from one part of a concatenation only.
+  // A vector must not cross parts of a concatenation: loops that select a part stay scalar.
   for (const Node &node : body.nodes)
     if (node.kind == Node::Kind::Choose)
       for (AtomId atom : body.atoms.freeAtoms(node.index))
@@ -178,10 +178,11 @@ std::vector<std::unique_ptr<Context>> &BodyEmitter::getInLine(Context &at, const
 // Passes over a row
 //===----------------------------------------------------------------------===//
 
-/// Decides which values of one pass are kept for later ones: what is costly and needed again.
+/// Chooses the values that one pass over a row stores for later passes: costly ones that are needed
+/// again.
 void BodyEmitter::planScratch(Context &context, const Loop &loop,
                               ArrayRef<SmallVector<NodeId>> passes) {
-  constexpr double kCheap = 4; // a load and a store, and what comes with them
+  constexpr double kCheap = 4; // cycles of a load, a store and their addressing
   if (!allocate)
     return;
   std::map<NodeId, int> firstPass;
@@ -209,10 +210,11 @@ void BodyEmitter::planScratch(Context &context, const Loop &loop,
       visit(root, i);
 }
 
-/// The nodes that some branch of a concatenation may need, and that are only safe there.
+/// Marks the nodes that a Choose node reads, directly or not: they may be safe only inside its
+/// branch.
 static std::vector<bool> findGuarded(const Body &body) {
   std::vector<bool> guarded(body.nodes.size(), false);
-  // Users come after operands, so one walk from the back reaches everything.
+  // Users come after operands, so one backward walk reaches everything.
   auto mark = [&](const Node &node) {
     for (NodeId operand : node.operands)
       guarded[operand] = true;
@@ -268,7 +270,7 @@ int BodyEmitter::emitPasses(Context &context, const Loop *last) {
 }
 
 void BodyEmitter::emitStores(Context &context) {
-  // A store may write over what another one's value is read from.
+  // Compute all values first: a store may overwrite memory that another store's value is read from.
   auto values = llvm::map_to_vector(
       body.stores, [&](const Store &target) { return emit(target.value, context); });
   for (auto [target, value] : llvm::zip_equal(body.stores, values)) {
@@ -502,7 +504,7 @@ Value BodyEmitter::toMemory(Value value) {
   return arith::ExtUIOp::create(builder, loc, type, value);
 }
 
-/// An index as memory operations take it.
+/// Casts an index to the type that memory operations need.
 static Value toPlace(OpBuilder &builder, Location loc, Value index) {
   if (index.getType().isIndex())
     return index;

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Emits the nodes of a body inside loops that an emitter of kernels opens. Each value goes to the
-// outermost loop body that has the loop variables it depends on, and is emitted there once.
+// Emits the nodes of a body inside loops that a kernel emitter opens. Each value is emitted once,
+// in the outermost loop body that has all loop variables it depends on.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_COMPILER_CODEGEN_BODYEMITTER_H
@@ -15,7 +15,7 @@
 
 namespace gridloom::codegen {
 
-/// Memory that keeps a value of one pass over a row for later ones.
+/// Memory that holds a value of one pass over a row for later passes.
 struct Scratch {
   mlir::Value memory;
   int producer; // the pass that stores it
@@ -25,24 +25,24 @@ struct Scratch {
 struct Context {
   Context *parent = nullptr;
   mlir::Block *block = nullptr;
-  /// Loops whose variable this body has, and the variables.
+  /// The loops that this body opens, with their variables.
   llvm::SmallVector<std::pair<const Loop *, mlir::Value>, 2> loops;
-  /// Elements of the (only) loop a value here holds: 1 for scalars, else a vector.
+  /// Elements of the (only) loop that a value here holds: 1 for scalars, more for vectors.
   int64_t width = 1;
-  /// In a branch: values that depend on these are only safe inside.
+  /// In a branch: values that depend on these atoms are safe only inside it.
   AtomSet guard;
   /// The number of the pass over a row, -1 for none.
   int pass = -1;
-  /// A loop body whose iterations the threads of a group share.
+  /// The threads of a group share the loop's iterations.
   bool isSpread = false;
-  /// For an unrolled iteration: whether it is one of the loop's, null where it always is. Outside
-  /// of the loop its variable is that of the last iteration.
+  /// For an unrolled iteration: whether it is within the loop; null if it always is. Beyond the
+  /// end, the loop variable is clamped to the last iteration.
   mlir::Value isInside;
-  /// If the (only) loop's variable is the sum of a value that other contexts share and a number,
-  /// these two: places in memory are computed from the first, the second becomes their offset.
+  /// If the (only) loop's variable is base + offset, with a base that other contexts share:
+  /// addresses are computed from the base, and the offset is added last.
   mlir::Value base;
   int64_t offset = 0;
-  /// The operation being built inside the block; what the block still needs goes before it.
+  /// The loop or branch being built in the block; further code of the block goes before it.
   mlir::Operation *anchor = nullptr;
   /// The next context in the same block, if several share it; the last one's anchor counts.
   Context *next = nullptr;
@@ -52,7 +52,7 @@ struct Context {
   /// For the loops directly inside: the pass of each reduction, and the values kept between passes.
   std::map<NodeId, int> passOf;
   std::map<NodeId, Scratch> scratch;
-  /// For loops directly inside: the iterations that are unrolled.
+  /// For loops directly inside: the unrolled iterations.
   std::map<const Loop *, std::vector<std::unique_ptr<Context>>> inLine;
 
   bool owns(AtomId atom) const;
@@ -71,22 +71,22 @@ llvm::SmallVector<Segment> cutInSegments(int64_t extent, int64_t widest);
 /// Bytes of scratch memory for rows that one kernel may put on the stack.
 inline constexpr int64_t kScratchLimit = 192 << 10;
 
-/// Threads that compute a row together: of a loop that is spread, each takes every count-th vector.
+/// Threads that compute a row together. Each takes every count-th vector of a spread loop.
 struct ThreadGroup {
   mlir::Value lane; // index of this thread, below `count`
   int64_t count = 1;
-  /// Reduces the threads' values to one, which all of them get.
+  /// Reduces the threads' values to one and gives it to all of them.
   std::function<mlir::Value(const Node &reduce, mlir::Value value)> join;
-  /// Loops of which a thread has so few iterations that they are in line, and what one pass over
-  /// the loop computes stays in registers for the next.
+  /// Loops that are unrolled because a thread has few of their iterations: values of one pass over
+  /// the loop stay in registers for the next.
   llvm::SmallVector<const Loop *, 2> inLine;
 };
 
 /// Properties of code that differ between targets.
 struct TargetStyle {
-  /// Indices are of 32 bits: no place in the nest's memory needs more.
+  /// Indices have 32 bits, which suffice for all of the nest's memory.
   bool hasShortIndices = false;
-  /// The maximum that drops a NaN is one instruction.
+  /// A maximum that ignores NaN is one instruction.
   bool hasMaxOfNumbers = false;
 };
 
@@ -94,8 +94,8 @@ class BodyEmitter {
 public:
   using Allocate = std::function<mlir::Value(mlir::Type element, int64_t elements)>;
 
-  /// `memories` are memrefs of rank 1, one per buffer of the nest's body. `allocate` gives memory
-  /// on the stack of the function.
+  /// `memories` are memrefs of rank 1, one per buffer of the nest's body. `allocate` allocates on
+  /// the function's stack; if null, no value is stored between passes.
   BodyEmitter(const Nest &nest, llvm::ArrayRef<mlir::Value> memories, mlir::OpBuilder &builder,
               mlir::Location loc, int64_t widest, Allocate allocate, TargetStyle style = {})
       : nest(nest), body(*nest.body), memories(memories), builder(builder), loc(loc),
@@ -106,21 +106,21 @@ public:
   /// Spreads the reductions that no spread loop surrounds over the threads of a group.
   void share(ThreadGroup threads) { group = std::move(threads); }
 
-  /// Stores all outputs' elements at the variables of `context`.
+  /// Stores one element or vector of each output, at the loop variables of `context`.
   void emitStores(Context &context);
 
-  /// Prepares a body whose next loop is `last` (null if there is none, or it is not the innermost):
-  /// emits the reductions that belong here. Returns the number of the pass that `last` is.
+  /// Emits the reductions that belong in `context`, before its loop `last` (null if the next loop
+  /// is not the innermost). Returns the pass number of `last`, -1 if it has none.
   int emitPasses(Context &context, const Loop *last);
 
   /// The widest vector a loop may be emitted with.
   int64_t widthFor(const Loop &loop) const;
 
-  /// Sets the insertion point to the end of what `context` has so far.
+  /// Sets the insertion point to the end of the code that `context` has so far.
   void enter(Context &context);
 
-  /// Emits a loop with `build` as its body. `inits` are carried; `build` returns their next values.
-  /// Returns the carried values' results.
+  /// Emits a loop with `build` as its body. `inits` are the first carried values; `build` returns
+  /// the next ones. Returns the final ones.
   using Build = llvm::function_ref<llvm::SmallVector<mlir::Value>(Context &, mlir::ValueRange)>;
   llvm::SmallVector<mlir::Value> emitLoop(Context &context, const Loop &loop, mlir::Value begin,
                                           mlir::Value end, int64_t width, int pass,
@@ -130,32 +130,33 @@ public:
                                           const Segment &segment, int pass, mlir::ValueRange inits,
                                           Build build);
 
-  /// The iterations that this thread has of a loop in line inside `at`; vectors of `width`
-  /// elements, which divides the extent.
+  /// This thread's unrolled iterations of `loop` inside `at`, as vectors of `width` elements, which
+  /// divides the extent.
   std::vector<std::unique_ptr<Context>> &getInLine(Context &at, const Loop &loop, int64_t width);
-  /// Stores all outputs' elements of the iterations of `loop`, in line or not, where `isInside`
-  /// holds or is null; `pass` is what emitPasses returned.
+  /// Stores the outputs' elements for all iterations of `loop`, unrolled or not, if `isInside` is
+  /// null or true; `pass` is what emitPasses returned.
   void emitStoreLoop(Context &at, const Loop &loop, int pass, int64_t width,
                      mlir::Value isInside = {});
-  /// Calls `build` for the body of a branch in `context`; without a condition there is no branch.
+  /// Builds the body of a branch on `condition` in `context`, or without a branch if that is null.
   void emitIf(Context &context, mlir::Value condition,
               llvm::function_ref<void(Context &inside)> build);
 
   mlir::Value constantIndex(int64_t value);
-  /// Takes the variable of a minor loop out of an item number; what is left of the major one.
+  /// Returns the variable of a minor loop, item % extent, and divides `item` by `extent`. The
+  /// variable of the major loop is `item` itself.
   mlir::Value takeMinor(mlir::Value &item, int64_t extent, bool isMajor);
 
-  /// Emits a node that has no user in the body, in `context`, which has the loops it depends on.
+  /// Emits node `id` in `context`, which must have the loops it depends on.
   mlir::Value emitNodeIn(Context &context, NodeId id) { return emit(id, context); }
 
-  /// Elements in memory, `width` of them as a vector, from `index` on.
+  /// Loads the element at `index`, or a vector of `width` elements from there on.
   mlir::Value load(mlir::Value memory, mlir::Value index, int64_t width, mlir::Type element);
   void store(mlir::Value value, mlir::Value memory, mlir::Value index);
   mlir::OpBuilder &getBuilder() { return builder; }
 
   /// One step of a reduction.
   mlir::Value combine(const Node &reduce, mlir::Value lhs, mlir::Value rhs);
-  /// A vector's elements reduced to one; scalars stay.
+  /// Reduces a vector to one element; returns scalars unchanged.
   mlir::Value collapse(const Node &reduce, mlir::Value vector);
 
 private:
@@ -198,7 +199,7 @@ private:
   mlir::OpBuilder &builder;
   mlir::Location loc;
   int64_t widest;
-  Allocate allocate; // null: nothing is kept between passes
+  Allocate allocate; // null: no value is stored between passes
   TargetStyle style;
   mlir::Type indexType;
   ThreadGroup group;
@@ -209,7 +210,7 @@ private:
 mlir::Value combineScalars(mlir::OpBuilder &builder, mlir::Location loc, dist::ReductionKind kind,
                            mlir::Value lhs, mlir::Value rhs, mlir::Type element);
 
-/// The type of an element in memory: i1 as i8, integers without sign.
+/// The type of an element in memory: i1 as i8, integers signless.
 mlir::Type memoryType(mlir::Type element);
 
 /// Adds a private global that holds a buffer's constant; returns its memref type.

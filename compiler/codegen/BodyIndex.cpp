@@ -12,7 +12,8 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::codegen;
 
-/// A place in memory. What is constant of it is added last, as an access's own offset.
+/// The address `linear` as an index. The constant part is added last, so that it becomes the
+/// access's immediate offset.
 Value BodyEmitter::emitPlace(const Linear &linear, Context &context) {
   bool isPositive = linear.offset >= 0 &&
                     llvm::all_of(linear.terms, [](const auto &term) { return term.second >= 0; });
@@ -33,8 +34,7 @@ Value BodyEmitter::emitPlace(const Linear &linear, Context &context) {
   return arith::AddIOp::create(builder, loc, place, last, flags);
 }
 
-/// The value of `linear`, or with `isFromBase` what it is with the base of every variable that has
-/// one.
+/// The value of `linear`; with `isFromBase`, each loop variable that has a base counts as its base.
 Value BodyEmitter::emitIndex(const Linear &linear, Context &context, bool isFromBase) {
   Context &at = home(body.atoms.freeAtoms(linear), context);
   std::vector<int64_t> key{isFromBase};
@@ -78,7 +78,8 @@ Value BodyEmitter::emitIndex(const Linear &linear, Context &context, bool isFrom
   return at.indices[key] = sum;
 }
 
-/// The loaded number `value` as an index in [0, last]: memory stays safe whatever the data.
+/// Clamps a loaded `value` to an index in [0, last], so that no data can cause an access out of
+/// bounds.
 Value BodyEmitter::clamp(Value value, int64_t last) {
   Type type = value.getType(), element = getElementTypeOrSelf(type);
   auto shaped = [&](Type scalar) -> Type {

@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::codegen;
 
-/// True if all threads of a group do the same at `at`.
+/// True if all threads of a group compute the same at `at`, so that they can split a reduction.
 bool BodyEmitter::isShared(const Context &at) const {
   for (const Context *place = &at; place; place = place->parent)
     if (place->isSpread)
@@ -27,7 +27,8 @@ Value BodyEmitter::emitReduce(NodeId id, Context &at) {
     if (const Loop *loop = &nest.loopOf(atom); !llvm::is_contained(loops, loop))
       loops.push_back(loop);
 
-  // Lanes of the surrounding loop accumulate side by side; else the last loop is made of vectors.
+  // Vector lanes of a surrounding loop accumulate side by side; without them the innermost loop is
+  // vectorised.
   const Context *lanes = vectorContext(node.free, at);
   bool isSpread = isShared(at);
   if (isSpread && loops.size() == 1 && llvm::is_contained(group.inLine, loops[0]))
@@ -62,7 +63,7 @@ Value BodyEmitter::emitReduce(NodeId id, Context &at) {
   return isSpread ? group.join(node, result) : result;
 }
 
-/// A reduction over iterations in line. Those outside of the loop give the identity.
+/// Reduces over unrolled iterations. Those beyond the loop's end contribute the identity.
 Value BodyEmitter::emitReduceInLine(const Node &node, Context &at, const Loop &loop, int64_t width,
                                     const Context *lanes) {
   int64_t elements = lanes ? lanes->width : width;
@@ -104,7 +105,7 @@ SmallVector<Value> BodyEmitter::emitReduceLoops(const Node &node, Context &at,
   return results;
 }
 
-/// The kind of a reduction of `element`s as vector.reduction names it.
+/// The reduction's kind for vector.reduction.
 static vector::CombiningKind combiningKind(const Node &node) {
   using K = vector::CombiningKind;
   bool isFloat = isa<FloatType>(node.element), isBool = node.element.isInteger(1);
@@ -164,7 +165,7 @@ Value BodyEmitter::combine(const Node &node, Value lhs, Value rhs) {
     if (style.hasMaxOfNumbers)
       return isMax ? arith::MaxNumFOp::create(builder, loc, lhs, rhs).getResult()
                    : arith::MinNumFOp::create(builder, loc, lhs, rhs).getResult();
-    // One instruction; of a NaN and a number it is the second.
+    // One instruction; it returns rhs if either operand is NaN.
     auto predicate = isMax ? arith::CmpFPredicate::OGT : arith::CmpFPredicate::OLT;
     Value first = arith::CmpFOp::create(builder, loc, predicate, lhs, rhs);
     return arith::SelectOp::create(builder, loc, first, lhs, rhs);

@@ -52,7 +52,7 @@ struct EmitGpuPass : PassWrapper<EmitGpuPass, OperationPass<ModuleOp>> {
   }
 };
 
-/// Prints; the module stays. Not for concurrent use: it loads dialects.
+/// Leaves the module unchanged. Loads dialects, so it must not run concurrently.
 struct PrintPtxPass : PassWrapper<PrintPtxPass, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(PrintPtxPass)
   PrintPtxPass() = default;

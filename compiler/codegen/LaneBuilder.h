@@ -16,7 +16,7 @@ namespace gridloom::codegen {
 /// The type for sums of elements: f32 for narrower floats.
 mlir::Type getWideType(mlir::Type element);
 
-/// A tensor as [outer, size, inner] around one dimension.
+/// A tensor's shape as [outer, size, inner] around one dimension.
 struct Lanes {
   int64_t outer, size, inner;
 
@@ -46,11 +46,11 @@ struct LaneBuilder {
   /// for (i = begin; i < end; i += step)
   void loop(mlir::Value begin, mlir::Value end, llvm::function_ref<void(mlir::Value)> body,
             int64_t step = 1);
-  /// The same with values that go from one iteration to the next: `body` returns them.
+  /// The same with loop-carried values, which `body` returns.
   llvm::SmallVector<mlir::Value>
   fold(mlir::Value begin, mlir::Value end, int64_t step, mlir::ValueRange inits,
        llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value, mlir::ValueRange)> body);
-  /// Runs `body`, which returns the values' next ones, while `condition` of them holds.
+  /// while (condition(values)) values = body(values); returns the last values.
   llvm::SmallVector<mlir::Value>
   repeat(mlir::ValueRange inits, llvm::function_ref<mlir::Value(mlir::ValueRange)> condition,
          llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::ValueRange)> body);
@@ -59,8 +59,8 @@ struct LaneBuilder {
   mlir::Value whenElse(mlir::Value condition, llvm::function_ref<mlir::Value()> body,
                        mlir::Value other);
 
-  /// Elements of the tensor's type `element`: i1 is a byte in memory, unsigned integers have no
-  /// sign.
+  /// Loads and stores elements of a tensor's type: in memory i1 is a byte and integers are
+  /// signless.
   mlir::Value load(mlir::Value memory, mlir::Value at, mlir::Type element);
   void store(mlir::Value value, mlir::Value memory, mlir::Value at);
   mlir::Value fromMemory(mlir::Value value, mlir::Type element);
@@ -69,8 +69,8 @@ struct LaneBuilder {
   mlir::Value narrow(mlir::Value value, mlir::Type element);
   /// Combines two values of a tensor's type `element`.
   mlir::Value combine(dist::ReductionKind kind, mlir::Value x, mlir::Value y, mlir::Type element);
-  /// Puts `value` of the tensor's type `element` into memory, combined with what is there if
-  /// there is a reduction.
+  /// Stores `value` of the tensor's type `element`, or with a reduction its combination with the
+  /// element in memory.
   void update(std::optional<dist::ReductionKind> reduction, mlir::Value value, mlir::Value memory,
               mlir::Value at, mlir::Type element);
 

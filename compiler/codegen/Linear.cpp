@@ -137,7 +137,7 @@ std::pair<Linear, Linear> AtomTable::divide(const Linear &linear, int64_t diviso
   int64_t whole = llvm::divideFloorSigned(linear.offset, divisor);
   Linear multiple(whole), rest(linear.offset - whole * divisor);
   for (auto [atom, coefficient] : linear.terms) {
-    // A coefficient like 5 * divisor + 2 stays whole: its range would only grow by cutting it.
+    // A coefficient like 5 * divisor + 2 is not split: that would only widen its range.
     if (coefficient % divisor == 0)
       multiple.terms.emplace_back(atom, coefficient / divisor);
     else

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// An index is a linear combination of atoms. An atom is a loop variable, or something that is not
-// linear in them: a quotient, a remainder, an index read from memory.
+// An index is a linear combination of atoms. An atom is a loop variable or a term that is not
+// linear in loop variables: a quotient, a remainder, an index read from memory.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_COMPILER_CODEGEN_LINEAR_H
@@ -45,7 +45,7 @@ struct Linear {
   Linear operator+(const Linear &other) const { return Linear(*this) += other; }
   Linear operator*(int64_t factor) const;
   bool operator==(const Linear &other) const = default;
-  /// Appends an encoding that is unique for each linear.
+  /// Appends an encoding that is unique for each expression.
   void encode(std::vector<int64_t> &key) const;
 };
 
@@ -53,8 +53,8 @@ struct Atom {
   enum class Kind { Loop, Quotient, Remainder, Loaded };
   Kind kind = Kind::Loop;
   int64_t size = 1;    // values are 0 to size - 1; a loaded index is clamped to them
-  Linear argument;     // Quotient, Remainder: of this, never negative where it is evaluated
-  int64_t divisor = 1; // Quotient, Remainder: by this
+  Linear argument;     // Quotient, Remainder: the dividend, never negative where it is evaluated
+  int64_t divisor = 1; // Quotient, Remainder
   NodeId node = 0;     // Loaded: the value
   AtomSet free;        // the loop variables it depends on; itself for a loop
 };
@@ -70,10 +70,10 @@ public:
 
   /// Least and largest value.
   std::pair<int64_t, int64_t> range(const Linear &linear) const;
-  /// The loop variables a linear depends on.
+  /// The loop variables that `linear` depends on.
   AtomSet freeAtoms(const Linear &linear) const;
 
-  /// The atoms in a linear, and those in their arguments.
+  /// The atoms in `linear`, and those in their arguments.
   AtomSet allAtoms(const Linear &linear) const;
 
   /// linear / divisor and linear % divisor, rounded down; exact where ranges allow it, else a new
@@ -81,14 +81,14 @@ public:
   Linear quotient(const Linear &linear, int64_t divisor);
   Linear remainder(const Linear &linear, int64_t divisor);
 
-  /// Loop atoms that, cut in (size / factor, factor), would spare a quotient: suggestions of the
-  /// last calls of quotient and remainder.
+  /// Loop atoms and factors: split into loops of size / factor and factor iterations, the atom
+  /// would avoid a quotient. Collected by all calls of quotient and remainder.
   llvm::ArrayRef<std::pair<AtomId, int64_t>> getSuggestedSplits() const { return suggestedSplits; }
 
 private:
   AtomId add(Atom atom);
   AtomId addDivision(Atom::Kind kind, const Linear &linear, int64_t divisor, int64_t size);
-  /// Splits a linear in a multiple of `divisor` (divided by it) and the rest.
+  /// Splits `linear` into multiple * divisor + rest.
   std::pair<Linear, Linear> divide(const Linear &linear, int64_t divisor) const;
   bool isBelow(const Linear &linear, int64_t bound) const;
   void suggestSplit(const Linear &rest, int64_t divisor);

@@ -24,8 +24,8 @@ const Loop &Nest::loopOf(AtomId atom) const {
 // Order and collapsing
 //===----------------------------------------------------------------------===//
 
-/// Output atoms in loop order: what reductions depend on goes outside of what they do not, so that
-/// they are computed once per row.
+/// Output atoms in loop order: those that more reductions depend on are further out, so that
+/// reductions are computed once per row.
 static SmallVector<AtomId> orderAtoms(const Body &body) {
   SmallVector<AtomId> order = llvm::to_vector(ArrayRef<AtomId>(body.outerAtoms));
   auto uses = [&](AtomId atom) {
@@ -67,7 +67,7 @@ static SmallVector<Loop> makeLoops(const Body &body, ArrayRef<AtomId> order) {
   return loops;
 }
 
-/// Weighs the loads that vectors of outputs would make slow against those they make fast.
+/// True if vectors along the outputs would slow down more loads than they speed up.
 static bool findReducesContiguous(const Nest &nest, const Body &body) {
   if (nest.contiguous < 0)
     return false;
@@ -98,7 +98,7 @@ static Nest makeNest(std::unique_ptr<Body> body) {
   Nest nest;
   nest.outer = makeLoops(*body, orderAtoms(*body));
   nest.inner = makeLoops(*body, body->innerAtoms);
-  // A part of a concatenation may have no neighbours in the output.
+  // There may be none: a part of a concatenation may be one element wide.
   for (auto [i, loop] : llvm::enumerate(nest.outer))
     if (llvm::all_of(body->stores, [&, last = loop.atoms.back()](const Store &store) {
           return store.index.coefficient(last) == 1;
@@ -110,8 +110,7 @@ static Nest makeNest(std::unique_ptr<Body> body) {
 }
 
 SmallVector<Nest> gridloom::codegen::buildNests(plan::KernelOp kernel) {
-  // More parts than this are not worth their code; the body then chooses where it reads per
-  // element.
+  // More parts are not worth their code: the body then chooses its source element by element.
   constexpr size_t kMaxParts = 32;
   auto yield = cast<loom::YieldOp>(kernel.getBody().front().getTerminator());
   llvm::MapVector<ArrayRef<int64_t>, SmallVector<unsigned>> byShape;
@@ -154,7 +153,7 @@ plan::Skeleton gridloom::codegen::classify(ArrayRef<Nest> nests) {
     for (const Node &node : nest.body->nodes) {
       reduces |= node.kind == Node::Kind::Reduce;
       chooses |= node.kind == Node::Kind::Choose;
-      // A loop over a reduced dimension may be another than the outputs' contiguous one.
+      // Loads that do not depend on the contiguous loop do not count.
       transposes |= node.kind == Node::Kind::Load && last != ~0u && contains(node.free, last) &&
                     node.index.coefficient(last) != 1;
     }
@@ -168,7 +167,7 @@ plan::Skeleton gridloom::codegen::classify(ArrayRef<Nest> nests) {
   return transposes ? plan::Skeleton::Transpose : plan::Skeleton::Elementwise;
 }
 
-/// Elements of a buffer that the nests read: of a table some rows, of a tensor a part.
+/// Elements of a buffer that the nests read, such as some rows of a table.
 static int64_t countRead(ArrayRef<Nest> nests, unsigned buffer) {
   int64_t count = 0, whole = nests[0].body->buffers[buffer].elements;
   for (const Nest &nest : nests)
@@ -197,7 +196,7 @@ KernelInfo gridloom::codegen::describeKernel(plan::KernelOp kernel, ArrayRef<Nes
   }
   for (Type type : yield->getOperandTypes())
     info.bytes += loom::getByteSize(type);
-  // In place a scatter reads and writes what it updates.
+  // Assumes that a scatter works in place: it touches only updates, indices and their targets.
   if (auto scatter = dyn_cast<loom::ScatterOp>(block.front()))
     info.bytes = 2 * loom::getByteSize(scatter.getUpdates().getType()) +
                  loom::getByteSize(scatter.getIndices().getType());

@@ -13,8 +13,7 @@
 
 namespace gridloom::codegen {
 
-/// Atoms that one loop runs over, major first: everywhere in the body their coefficients are those
-/// of one index.
+/// Atoms that one loop runs over, major first: the whole body uses them as one collapsed index.
 struct Loop {
   llvm::SmallVector<AtomId, 2> atoms;
   int64_t extent = 1;
@@ -26,27 +25,26 @@ struct Nest {
   std::unique_ptr<Body> body;
   llvm::SmallVector<Loop> outer; // over the outputs, outermost first
   llvm::SmallVector<Loop> inner; // that only reductions need
-  /// Index in `outer` of the loop over contiguous output elements; -1 where the output is one
-  /// element.
+  /// Index in `outer` of the loop over contiguous output elements; -1 if there is none.
   int contiguous = -1;
-  /// Reductions read contiguous elements, and neighbouring outputs do not: the contiguous loop is
-  /// then one of scalars, and the reductions' loops have the vectors.
+  /// Reductions read contiguous elements and neighbouring outputs do not: the reductions' loops are
+  /// vectorised instead of the contiguous one.
   bool reducesContiguous = false;
 
   const Loop &loopOf(AtomId atom) const;
 };
 
-/// A copy of `kernel` in which composites are simpler operations, inserted before it. Emits an
-/// error and fails where an operation or type has no code.
+/// Inserts before `kernel` a copy whose composites are replaced by simpler operations. Emits an
+/// error and fails if an operation or type has no code.
 mlir::FailureOr<plan::KernelOp> prepareKernel(plan::KernelOp kernel);
 
-/// Has a kernel compute in f32 what its body computes of f16 and bf16, rounded where it is stored.
+/// Makes a kernel compute f16, bf16 and 8-bit floats in f32 and round them where it stores them.
 void widenBody(plan::KernelOp kernel);
 
 /// The nests of a prepared kernel. Each output element is stored by exactly one.
 llvm::SmallVector<Nest> buildNests(plan::KernelOp kernel);
 
-/// The structure of the loops: never Column or Product, which emitters make of them, nor Lanes.
+/// The skeleton of the loops. Never Column, Product or Lanes, which the emitters choose.
 plan::Skeleton classify(llvm::ArrayRef<Nest> nests);
 
 /// Fills symbol, numPointers, flops, bytes, inPlace and, where there are nests, skeleton.

@@ -55,7 +55,7 @@ void expand(Operation *op) {
   OpBuilder builder(op);
   Composer c{builder, op->getLoc()};
   Value result;
-  // A NaN in a row makes its sum one, whatever the maximum is.
+  // The maximum may ignore NaN: a NaN in a row makes the row's sum NaN anyway.
   auto reduceRow = [&](Value x, dist::ReductionKind kind, int64_t dim) {
     return c.reduce(x, kind, dim, /*ignoresNan=*/kind == dist::ReductionKind::Max);
   };
@@ -124,8 +124,8 @@ FailureOr<plan::KernelOp> gridloom::codegen::prepareKernel(plan::KernelOp kernel
       return failure();
   OpBuilder builder(kernel);
   auto copy = cast<plan::KernelOp>(builder.clone(*kernel));
-  // Sums of 16-bit floats are widened with all else: what follows reads them before they are
-  // rounded.
+  // Contractions of 16-bit floats are widened with the rest of the body, so that their users read
+  // unrounded sums.
   for (auto dot : llvm::make_early_inc_range(copy.getBody().front().getOps<loom::DotGeneralOp>()))
     expandContraction(dot, dot.getType().getElementType());
   widenBody(copy);

@@ -31,7 +31,7 @@ static Value makeKey(LaneBuilder &b, Value value, Type element) {
   Value zero = integer(b, type, APInt::getZero(width));
   Value ones = integer(b, type, APInt::getAllOnes(width));
   Value bits = arith::BitcastOp::create(b.builder, b.loc, type, value);
-  // The magnitude's bits order magnitudes; above infinity's are NaNs.
+  // Bits of magnitudes order as the magnitudes do; NaNs are above infinity.
   Value magnitude = arith::AndIOp::create(b.builder, b.loc, bits,
                                           integer(b, type, APInt::getSignedMaxValue(width)));
   const llvm::fltSemantics &semantics = cast<FloatType>(element).getFloatSemantics();

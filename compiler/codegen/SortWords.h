@@ -11,8 +11,8 @@
 namespace gridloom::codegen {
 
 /// An element and its place as one unsigned integer: the element's key above the place's bits. Keys
-/// order as elements do, NaN last and both zeros alike; places make words different, so that any
-/// sort of words is stable.
+/// order as elements do, with NaN greatest and both zeros equal; the place makes each word unique,
+/// so that any sort of words is stable.
 struct SortWords {
   mlir::Type element;
   bool descending;

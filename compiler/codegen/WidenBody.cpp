@@ -1,12 +1,11 @@
-//===- WidenBody.cpp - narrow floats are for memory -----------------------===//
+//===- WidenBody.cpp - narrow floats are computed in f32 ------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
 // A kernel computes f16, bf16 and 8-bit floats in f32 until it stores them: one rounding instead of
-// one per operation, and no conversions back and forth. A conversion that the program asks for
-// stays one.
+// one per operation, and no conversions back and forth. Conversions that the program asks for stay.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/Nest.h"
@@ -23,7 +22,7 @@ bool isNarrow(Value value) {
   return element && element.getWidth() < 32;
 }
 
-/// Operations that pass elements on as they are: of narrow operands they stay narrow.
+/// Operations that only pass elements on; they stay narrow if their operands are.
 bool isMove(Operation *op) {
   return isa<loom::BroadcastOp, loom::ReshapeOp, loom::TransposeOp, loom::SliceOp,
              loom::ConcatenateOp, loom::GatherOp, loom::GatherElementsOp, loom::ReverseOp,
@@ -37,8 +36,9 @@ public:
   void visit(Operation *op) {
     if (isa<loom::ConstantOp>(op) || loom::isLaneOp(op))
       return;
-    // A conversion reads what was computed, and rounds where it says so. One to f32 may have become
-    // none; until all operations are visited it marks the ones that read f32.
+    // A conversion reads the f32 value and rounds as the program asks. One to f32 may now be an
+    // identity. It is erased only at the end: users of its output want f32, while users of its
+    // input may still get that narrowed.
     if (auto change = dyn_cast<loom::ConvertOp>(op)) {
       if (change.getInput().getType() == change.getOutput().getType())
         identities.push_back(change);

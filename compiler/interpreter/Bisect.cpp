@@ -17,8 +17,8 @@ using loom::HostTensor;
 
 namespace {
 
-/// A value of the split program: what is expected, with the shards there were put over it. Of
-/// replicas that differ, one that is wrong stays.
+/// A value of the split program: the expected tensor, overwritten by the shards that were computed.
+/// If replicas differ, a wrong one stays.
 struct Gathered {
   HostTensor tensor;
   std::set<std::vector<int64_t>> wrong; // starts
@@ -142,7 +142,7 @@ FailureOr<std::string> gridloom::bisect(ProgramRun unsplit, ProgramRun split,
   options.observer = [&](Operation *op, Place place, ArrayRef<HostTensor> results) {
     bisector.recordActual(op, place, results);
   };
-  // A run that fails has shown something on the way.
+  // A run that fails has recorded results up to there.
   (void)Interpreter(split.module, weights, options).run(*split.specialisation, inputs);
   return bisector.report();
 }

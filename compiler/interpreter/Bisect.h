@@ -17,11 +17,12 @@ struct ProgramRun {
   const Specialisation *specialisation;
 };
 
-/// Runs both programs and compares what the ONNX nodes' operations give, by location: shards are
-/// gathered by their `dist.shardings`. Returns a sentence that names the first node, in the unsplit
-/// program's order, of whose results the other program has none that agrees; or that says no node
-/// differs. Values the split program does not show whole (partial sums, values inside kernels) are
-/// passed over. Errors of the split program's run are reported as diagnostics and end its trace.
+/// Runs both programs and compares the results of the ONNX nodes' operations, by location: shards
+/// are gathered by their `dist.shardings`. Returns a sentence that names the first node, in the
+/// unsplit program's order, with a result that no value of the split program matches, or that says
+/// no node differs. Skips values that the split program never has whole (partial sums, values
+/// inside kernels). Errors of the split program's run are reported as diagnostics and end its
+/// trace.
 llvm::FailureOr<std::string> bisect(ProgramRun unsplit, ProgramRun split, WeightProvider &weights,
                                     const NamedTensors &inputs, InterpreterOptions options,
                                     Tolerance tolerance);

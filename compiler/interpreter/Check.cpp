@@ -73,7 +73,7 @@ private:
   FailureOr<std::vector<NamedTensors>> askOracleForCalls(std::string &name);
   void compareCalls(StringRef what, const std::vector<NamedTensors> &expected,
                     const std::vector<NamedTensors> &actual, bool exact);
-  /// What --oracle gives for the plan's outputs; `name` is what it is called.
+  /// The plan's outputs by --oracle; `name` is set to the oracle's name for messages.
   FailureOr<NamedTensors> askOracle(const Specialisation &specialisation,
                                     const std::map<std::string, PlanTensor> &given,
                                     const std::map<std::string, int64_t> &dims, std::string &name);
@@ -87,7 +87,7 @@ private:
                                bool exact);
   const Program &getReference() const;
   bool drawsWeights() const;
-  /// Whether steps are judged by this run of a program.
+  /// Whether this run of a program is the reference for training steps.
   bool isRight(const Program &program, bool exact) const {
     return !exact && &program == &getReference() && (*program.module)->hasAttr(loom::kTraining);
   }
@@ -96,7 +96,7 @@ private:
   const Specialisation *find(const Program &program, const Specialisation &like);
   FailureOr<NamedTensors> makeInputs(const Specialisation &specialisation, uint64_t seed);
   LogicalResult checkGiven();
-  /// `steps` after `calls` calls say how far weights are determined.
+  /// `steps` gives the differences allowed for weights after `calls` calls.
   void compareOutputs(StringRef what, const NamedTensors &expected, const NamedTensors &actual,
                       const StepRecord *steps = nullptr, size_t calls = 1);
   void handle(Diagnostic &diagnostic);
@@ -115,8 +115,9 @@ private:
   std::vector<std::pair<const Specialisation *, NamedTensors>> calls;
   int64_t compared = 0, different = 0;
   std::set<std::string> reported;
-  double precisionError = 0;   // of the outputs being compared, of the largest
-  bool programsDiffer = false; // an interpreted one did
+  double precisionError =
+      0; // allowed for the outputs being compared, relative to the largest element
+  bool programsDiffer = false; // an interpreted program differed
   bool broken = false;         // something could not be compared
 };
 
@@ -140,7 +141,7 @@ void Check::handle(Diagnostic &diagnostic) {
     return;
   broken = true;
   std::string text = loom::describeWithNode(diagnostic);
-  // A bisection runs into the same errors again.
+  // A bisection meets the same errors again.
   if (reported.insert(text).second)
     llvm::errs() << "error: " << text << "\n";
 }
@@ -154,7 +155,7 @@ LogicalResult Check::loadDump(StringRef path, bool required) {
     return emitError(UnknownLoc::get(&context)) << "cannot read '" << path << "'";
   auto specialisations = getSpecialisations(*module);
   if (specialisations.empty()) {
-    // From the schedule on programs are on buffers; the plan's run checks them.
+    // From the schedule phase on, programs work on buffers; running the plan checks them.
     if (required)
       return emitError(UnknownLoc::get(&context))
              << "'" << path << "' holds no function of an entry";
@@ -225,8 +226,8 @@ std::vector<const Program *> Check::choosePrograms() const {
   return chosen;
 }
 
-/// Simplification may change arithmetic; splitting and what follows may not. So a plan's programs
-/// are compared bit by bit with the last one that is not split.
+/// Simplification may change arithmetic; later phases may not. So a plan's programs are compared
+/// bit by bit with the last unsplit one.
 const Program &Check::getExactBase() const {
   const Program *base = &programs.front();
   if (!planFolder.empty())
@@ -250,7 +251,7 @@ const Program &Check::getReference() const {
                                                                        : programs.front();
 }
 
-/// Whether weights begin with other values than the model's.
+/// Whether weights begin with drawn values rather than the model's.
 bool Check::drawsWeights() const {
   for (auto function : (*getReference().module).getOps<func::FuncOp>())
     for (unsigned i = 0; i < function.getNumArguments(); ++i)
@@ -259,8 +260,8 @@ bool Check::drawsWeights() const {
   return false;
 }
 
-/// The first program that has the specialisation. A training step that was imported is the model
-/// alone, and may be that of a part of the batch.
+/// The first program that has the specialisation. An imported training step does not count: it is
+/// only the model, possibly for a part of the batch.
 const Program &Check::getBase(const Specialisation &specialisation) const {
   bool isModel = specialisation.entry != loom::kTrainStep && !drawsWeights();
   return isModel && lookup(programs.front(), specialisation) ? programs.front() : getReference();
@@ -321,8 +322,8 @@ Tolerance Check::getTolerance(const HostTensor &tensor) const {
           options.atol + rounding.absolute + precisionError * largest};
 }
 
-/// The share of a step's largest gradient that gradients may be off by: a sum's rounding is a
-/// hundredth of what may be seen of it in results; or what 16 bits are off by.
+/// The error allowed for gradients, relative to a step's largest gradient: a hundredth of the
+/// results' tolerance, for rounding in sums, plus the error of the precision.
 double Check::getGradientShare() const { return options.rtol / 100 + precisionError; }
 
 void Check::compareOutputs(StringRef what, const NamedTensors &expected, const NamedTensors &actual,
@@ -457,7 +458,7 @@ FailureOr<NamedTensors> Check::askOracle(const Specialisation &specialisation,
   return toTensors(result.outputs, &context);
 }
 
-/// Compiles the last program that is not split for one device, once; the plan's folder.
+/// Compiles the last unsplit program for one device, once. Returns the plan's folder.
 FailureOr<std::string> Check::compileUnsplit() {
   auto inFolder = [&](StringRef name) {
     SmallString<128> path(unsplitFolder);
@@ -497,7 +498,7 @@ FailureOr<std::string> Check::compileUnsplit() {
   return plan;
 }
 
-/// Looks for the difference in the programs; if they agree, it is below them.
+/// Looks for the difference in the programs; if they agree, a later phase or the runtime causes it.
 void Check::explainPlan(const Specialisation &specialisation) {
   int64_t before = different;
   if (options.oracle != "interpreter")
@@ -508,7 +509,7 @@ void Check::explainPlan(const Specialisation &specialisation) {
                     "runtime\n";
 }
 
-/// What --input names is an input of some entry.
+/// Fails unless each --input names an input of some entry.
 LogicalResult Check::checkGiven() {
   for (StringRef text : options.inputs) {
     StringRef name = text.split('=').first;
@@ -522,7 +523,7 @@ LogicalResult Check::checkGiven() {
   return success();
 }
 
-/// Inputs of one entry: what --input gives for others is not among them.
+/// Inputs of one entry; --input of other entries is left out.
 FailureOr<NamedTensors> Check::makeInputs(const Specialisation &specialisation, uint64_t seed) {
   func::FuncOp function = specialisation.stages.front();
   std::vector<std::string> given;
@@ -566,7 +567,7 @@ LogicalResult Check::checkSpecialisation(const Specialisation &specialisation) {
 // Calls of one session
 //===----------------------------------------------------------------------===//
 
-/// The calls' outputs, states among them, by a program's own states.
+/// The calls' outputs, states included, by a program that keeps its own states.
 FailureOr<std::vector<NamedTensors>> Check::interpretCalls(const Program &program, bool exact) {
   StateStore states;
   std::vector<NamedTensors> results;
@@ -614,7 +615,7 @@ FailureOr<std::vector<NamedTensors>> Check::runCalls(const std::string &plan) {
   return results;
 }
 
-/// What --oracle gives for the calls, and what it is called.
+/// The calls' outputs by --oracle, and its name for messages.
 FailureOr<std::vector<NamedTensors>> Check::askOracleForCalls(std::string &name) {
   if (options.oracle == "interpreter") {
     name = getReference().name;
@@ -623,7 +624,7 @@ FailureOr<std::vector<NamedTensors>> Check::askOracleForCalls(std::string &name)
   if (options.oracle == "1rank") {
     name = "1 rank";
     FailureOr<std::string> plan = compileUnsplit();
-    // The gradients of steps are the interpreter's.
+    // The gradients of steps come from the interpreter.
     bool trains = (*getReference().module)->hasAttr(loom::kTraining);
     if (failed(plan) || (trains && failed(interpretCalls(getReference(), /*exact=*/false))))
       return failure();
@@ -659,8 +660,8 @@ void Check::compareCalls(StringRef what, const std::vector<NamedTensors> &expect
                    record, i + 1);
 }
 
-/// The calls: each specialisation after the others, and the first once more. A training step is
-/// also made twice in a row: the second one is the first that has states of its own.
+/// Lists the calls: each specialisation in turn, and the first once more. A training step also runs
+/// twice in a row: the second run is the first that starts from computed states.
 LogicalResult Check::listCalls(ArrayRef<Specialisation> specialisations) {
   std::vector<const Specialisation *> order;
   if (specialisations.front().entry == loom::kTrainStep)
@@ -705,8 +706,8 @@ LogicalResult Check::checkCallsExactly(ArrayRef<const Program *> chosen) {
   return success(ok);
 }
 
-/// Specialisations that share states are run in one session, each after the others: a state that
-/// one of them keeps elsewhere than the next looks for it shows only so.
+/// Runs specialisations that share states in one session, one after another: only this shows that
+/// one of them stores a state where the next does not read it.
 LogicalResult Check::checkCalls() {
   const Program &base = getReference();
   if (!shareStates(base.specialisations))
@@ -754,7 +755,7 @@ int Check::run() {
   }
   if (failed(checkGiven()))
     return 1;
-  bool asksOrt = options.oracle == "ort"; // which knows the model alone
+  bool asksOrt = options.oracle == "ort"; // which knows only the model
   if (asksOrt && drawsWeights()) {
     llvm::errs() << "error: --oracle ort computes with the model's weights, and the plan draws its "
                     "own (--init); take --oracle 1rank or interpreter\n";

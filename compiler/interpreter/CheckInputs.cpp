@@ -57,7 +57,7 @@ static std::string getDefault(BlockArgument input) {
   Type type = cast<RankedTensorType>(input.getType()).getElementType();
   if (isa<FloatType>(type))
     return "uniform(-1,1)";
-  // Indices of a narrow type reach no further than it does.
+  // Indices are within the range of their type.
   unsigned bits = std::min(type.getIntOrFloatBitWidth() - !type.isUnsignedInteger(), 62u);
   int64_t most = type.isInteger(1) ? 2 : int64_t(1) << bits, bound = getIndexBound(input);
   auto function = cast<func::FuncOp>(input.getOwner()->getParentOp());

@@ -26,7 +26,7 @@ struct CheckOptions {
   std::vector<std::string> paths;
   std::string oracle = "interpreter"; ///< interpreter, 1rank or ort
   std::vector<std::string> inputs;    ///< NAME=VALUE, see runtime/arrays/Generator.h
-  std::string model;                  ///< where the weights are; empty: where the plan says
+  std::string model;                  ///< the model with the weights; empty: the plan's
   bool exact = false;                 ///< also bit by bit in exact mode
   bool allPhases = false;             ///< interpret every phase's dump, not only the last
   bool noRun = false;                 ///< interpret only, do not run the compiled plan

@@ -4,15 +4,15 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// An optimizer such as Adam divides a gradient by its own size: an error e of a gradient g turns a
-// weight's step by e/|g| of the step. Where g is nothing but rounding, as of keys' biases in
-// attention, any step of that size is right. So a weight may differ by
+// An optimizer such as Adam divides a gradient by its own size: an error e of a gradient g changes
+// a weight's step by e/|g| of the step. Where g is nothing but rounding, as for the biases of
+// attention's keys, any step of that size is right. So a weight may differ by
 //
 //   sum over the steps so far of  2 r min(1, s G / |g|)
 //
 // where r is the furthest that an element of this weight moved in the step, G the step's largest
-// gradient of any parameter, and s the share of G that gradients may be off by. Optimizers that do
-// not divide move by so little there that plain tolerances hold, too.
+// gradient of any parameter, and s the error allowed for gradients as a share of G. Optimizers that
+// do not divide move such elements so little that plain tolerances suffice.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_COMPILER_INTERPRETER_CHECKSTEPS_H
@@ -22,19 +22,19 @@
 
 namespace gridloom {
 
-/// What the steps of a session did, as the program that is right has them.
+/// The steps of a session, as the reference program computes them.
 class StepRecord {
 public:
-  /// `weights` has the values that states begin with, and must outlive the record.
+  /// `weights` has the initial values of states, and must outlive the record.
   explicit StepRecord(WeightProvider &weights) : weights(weights) {}
 
-  /// Has a run tell the gradients of its step.
+  /// Makes a run record the gradients of its step.
   void watch(InterpreterOptions &options);
   /// Ends a call: `outputs` are its results, next states among them. Fails with a diagnostic where
   /// a weight cannot be read.
   llvm::LogicalResult addCall(const Specialisation &specialisation, const NamedTensors &outputs);
   /// By how much each element of an output may differ after the first `calls` calls, where
-  /// gradients are known to `share` of the largest; empty for what is no trained weight.
+  /// gradients are known to `share` of the largest; empty if it is no trained weight.
   std::vector<double> getAllowance(size_t calls, llvm::StringRef output, double share) const;
 
 private:
@@ -47,7 +47,7 @@ private:
                               const NamedTensors &outputs, double largest);
 
   WeightProvider &weights;
-  llvm::StringMap<std::vector<double>> gradients; ///< |g| of the call at hand, by parameter
+  llvm::StringMap<std::vector<double>> gradients; ///< |g| of the current call, by parameter
   llvm::StringMap<std::vector<double>> values;    ///< of states, by output
   std::vector<llvm::StringMap<Step>> calls;
 };

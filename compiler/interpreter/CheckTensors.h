@@ -13,7 +13,7 @@ namespace gridloom {
 
 /// A tensor as plain data.
 PlanTensor toPlanTensor(const loom::HostTensor &tensor);
-/// What a plan gave. Fails with a diagnostic that names an output of an unknown type.
+/// A plan's outputs as tensors. Fails with a diagnostic that names an output of an unknown type.
 llvm::FailureOr<NamedTensors> toTensors(const std::map<std::string, PlanTensor> &outputs,
                                         mlir::MLIRContext *context);
 /// A run of the specialisation on these inputs, as plain data.
@@ -21,17 +21,18 @@ PlanCall makeCall(const Specialisation &specialisation, const NamedTensors &inpu
 
 /// Whether several specialisations have a state of the same name.
 bool shareStates(llvm::ArrayRef<Specialisation> specialisations);
-/// States are compared as the model declares them; a program may keep them in 16 bits.
+/// Converts states to the types that the model declares, in which they are compared; a program may
+/// keep them in 16 bits.
 void widenStates(const Specialisation &specialisation, NamedTensors &outputs);
-/// A plan keeps its states to itself: they are not among the outputs of a run.
+/// Removes states from `outputs`: a plan's run does not return them.
 void dropStates(const Specialisation &specialisation, NamedTensors &outputs);
-/// Adds the states that are not in `feeds`, zeros as in a new session: to others than the plan they
-/// are inputs.
+/// Adds the states that are not in `feeds`, zeros as in a new session: other runners than the plan
+/// take them as inputs.
 void addStates(const Specialisation &specialisation, std::map<std::string, PlanTensor> &feeds);
 /// Gives a model the states of the previous call, by the names it has for them.
 void passStates(const Specialisation &specialisation, const PlanRunResult &result,
                 std::map<std::string, PlanTensor> &states);
-/// Has a run of a plan read the states that the specialisation updates.
+/// Makes a plan's run return the states that the specialisation updates.
 void readStates(const Specialisation &specialisation, PlanCall &call);
 
 } // namespace gridloom

@@ -29,7 +29,7 @@ Tolerance gridloom::getRounding(loom::ElementKind kind) {
   }
 }
 
-/// One number out of the difference of two floats: how far it is beyond the tolerance.
+/// By how much the difference of two floats exceeds the tolerance.
 static double getExcess(double expected, double actual, Tolerance tolerance) {
   if ((std::isnan(expected) && std::isnan(actual)) || expected == actual)
     return 0;

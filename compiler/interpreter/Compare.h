@@ -17,16 +17,16 @@ struct Tolerance {
 struct Difference {
   bool equal = false;
   int64_t wrong = 0;     ///< elements outside the tolerance
-  int64_t excused = 0;   ///< those that are not, by what they are allowed besides
+  int64_t excused = 0;   ///< elements that only `allowance` keeps within it
   int64_t worst = -1;    ///< row-major index of the one furthest outside, or furthest apart
   int64_t notFinite = 0; ///< elements that are expected to be infinite or NaN
   double maxAbsolute = 0, maxRelative = 0;
-  std::string reason; ///< where shapes or types differ
+  std::string reason; ///< set if shapes or types differ
 };
 
 /// Floats agree when |actual - expected| <= absolute + relative |expected|, or both are NaN, or the
-/// same infinity; integers and Exact elements when they are equal. `allowance` is what finite
-/// floats may differ by besides, one number an element, or empty.
+/// same infinity; integers and Exact elements when they are equal. `allowance` is an additional
+/// difference allowed for finite floats, one number per element, or empty.
 Difference compare(const loom::HostTensor &expected, const loom::HostTensor &actual,
                    Tolerance tolerance, llvm::ArrayRef<double> allowance = {});
 
@@ -34,7 +34,7 @@ Difference compare(const loom::HostTensor &expected, const loom::HostTensor &act
 /// rounding to 16 bits is 2^-11 or 2^-8, and neighbours of 8 bits are 2^-3 or 2^-2 apart.
 Tolerance getRounding(loom::ElementKind kind);
 
-/// "max abs 1.2e-07, max rel 3.4e-06", with how many elements are infinite or NaN, if any, or what
+/// "max abs 1.2e-07, max rel 3.4e-06", with the number of infinite or NaN elements, if any, or what
 /// differs where, for a line of the report.
 std::string describe(const Difference &difference, const loom::HostTensor &expected,
                      const loom::HostTensor &actual);

@@ -114,7 +114,7 @@ FailureOr<HostTensor> Evaluator::getGlobalWeight(loom::GetWeightOp op) {
 // plan.matmul
 //===----------------------------------------------------------------------===//
 
-/// The memory of an operand: with its padding when it is a weight stored with some.
+/// The memory of an operand, including the padding of a weight that is stored padded.
 static HostTensor getPhysical(Value operand, const HostTensor &tensor) {
   auto weight = operand.getDefiningOp<loom::GetWeightOp>();
   if (!weight || !weight.getLayout() || weight.getLayout()->getPad() == 0)
@@ -132,7 +132,7 @@ static int64_t getReach(ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides) {
   return last + 1;
 }
 
-/// Puts the elements of `dense` where strides say in `out`, whose others are poison.
+/// Puts the elements of `dense` at the strides' places in `out`, and poison everywhere else.
 static void scatterStrided(const HostTensor &dense, HostTensor &out, ArrayRef<int64_t> shape,
                            ArrayRef<int64_t> strides) {
   std::vector<int64_t> places(out.getNumElements());
@@ -156,8 +156,7 @@ static loom::Exact getExactScale(double alpha) {
   return loom::Exact::fromDouble(alpha);
 }
 
-/// The product as alpha times it, plus a residual and a bias along the last dimension, rounded
-/// once.
+/// Scales a product by alpha and adds a residual and a bias along the last dimension, rounded once.
 template <typename T>
 static void applyEpilogue(std::vector<T> &values, T alpha, ArrayRef<T> residual, ArrayRef<T> bias) {
   for (auto [i, value] : llvm::enumerate(values)) {
@@ -193,7 +192,7 @@ FailureOr<TensorList> Evaluator::evaluateMatmul(plan::MatmulOp op, ArrayRef<Host
     return op.emitOpError("has a descriptor that reaches beyond its operands");
   lhs = loom::gatherStrided(lhs, view(m, k), descriptor.getLhs()).reshaped({batches, m, k});
   rhs = loom::gatherStrided(rhs, view(k, n), descriptor.getRhs()).reshaped({batches, k, n});
-  // With a fallback, that kernel says what the epilogue is.
+  // With a fallback, that kernel defines the epilogue.
   bool addsBias = op.getBias() && !op.getFallback();
   HostTensor residual;
   if (op.getResidual())

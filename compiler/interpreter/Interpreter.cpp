@@ -57,7 +57,7 @@ Interpreter::Interpreter(ModuleOp module, WeightProvider &weights, InterpreterOp
 
 namespace {
 
-/// An output as it is put together from its shards.
+/// An output that is assembled from its shards.
 struct Assembly {
   HostTensor tensor;
   /// The place that gave each shard, by the shard's start.
@@ -81,7 +81,7 @@ public:
   }
 
 private:
-  /// The state an argument is, as earlier runs left it; null where there is none.
+  /// An argument's state, as earlier runs left it; null if there is none.
   const HostTensor *findState(func::FuncOp function, unsigned argument);
   FailureOr<HostTensor> makeState(func::FuncOp function, unsigned argument);
   ShardBox getBox(dist::ShardingAttr sharding, ArrayRef<int64_t> shape, Place place) {
@@ -113,7 +113,7 @@ const HostTensor *Bindings::findState(func::FuncOp function, unsigned argument) 
   return found == options.states->end() ? nullptr : &found->second;
 }
 
-/// What the runtime makes of a state that is drawn.
+/// A drawn state, as the runtime initialises it.
 static FailureOr<HostTensor> makeDrawn(func::FuncOp function, RankedTensorType type,
                                        Attribute attribute) {
   std::optional<Draw> draw = loom::readDraw(attribute);
@@ -177,7 +177,7 @@ FailureOr<TensorList> Bindings::bind(func::FuncOp function, Place place) {
       tensor = HostTensor::fromDoubles(*kind, tensor.getShape(), tensor.toDoubles());
     auto sharding = function.getArgAttrOfType<dist::ShardingAttr>(i, dist::kSharding);
     auto tensorType = cast<RankedTensorType>(type);
-    // In exact mode an earlier run left it so.
+    // In exact mode, earlier runs leave states in Exact elements.
     bool isExact = state && options.exact && kind && loom::isFloatKind(*kind) &&
                    tensor.getKind() == loom::ElementKind::Exact;
     if (tensor.getRank() != tensorType.getRank() || (tensor.getKind() != kind && !isExact))
@@ -230,7 +230,7 @@ LogicalResult Bindings::take(func::FuncOp function, Place place, TensorList resu
   return success();
 }
 
-/// An integer, or what stands for a float in exact mode.
+/// An integer, or the field element of a float in exact mode.
 static int64_t getWord(const HostTensor &tensor, int64_t index) {
   if (tensor.getKind() == loom::ElementKind::Exact)
     return tensor.getValues<int64_t>()[index];
@@ -265,7 +265,7 @@ LogicalResult Bindings::takeOne(func::FuncOp function, Place place, StringRef na
     assembly.tensor = HostTensor(tensor.getKind(), shape);
     assembly.tensor.fillWithPoison();
   }
-  // Only what is not padding must be equal on replicas.
+  // Replicas must be equal, except in their padding.
   SmallVector<int64_t> valid, zero(shape.size(), 0);
   for (auto [start, size, extent] : llvm::zip_equal(box.starts, box.sizes, shape))
     valid.push_back(std::clamp<int64_t>(extent - start, 0, size));

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Runs the program of any phase from import to fuse in one process, obviously rather than fast. A
+// Runs the program of any phase from import to fuse in one process, simply rather than fast. A
 // partitioned program runs on as many virtual ranks as its mesh has devices, each taking its
 // operations in order, so that a wrong order of communication shows as it would on real devices.
 //
@@ -25,7 +25,7 @@ namespace gridloom {
 /// Global tensors by the name of the input or output.
 using NamedTensors = llvm::StringMap<loom::HostTensor>;
 
-/// The functions that are one specialisation of one entry: one function, or one per pipeline stage.
+/// The functions of one specialisation of an entry: one function, or one per pipeline stage.
 struct Specialisation {
   std::string entry;
   mlir::DictionaryAttr dims;
@@ -48,7 +48,7 @@ struct InterpreterOptions {
   /// excepted.
   std::function<void(mlir::Operation *, Place, llvm::ArrayRef<loom::HostTensor>)> observer;
   /// States that the run reads and updates; a missing one is the weight that it begins with, or
-  /// zeros. Null: the run takes states from `inputs` where they are there.
+  /// zeros. Null: the run takes states from `inputs`, if given.
   StateStore *states = nullptr;
 };
 

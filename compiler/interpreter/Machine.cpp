@@ -75,7 +75,7 @@ LogicalResult Machine::beginFunction(Rank &rank, BindArguments bind) {
   return success();
 }
 
-/// A shard whose padding is zero: what the runtime makes of weights, and contractions rely on.
+/// A shard with zero padding, as the runtime makes it of weights and contractions need it.
 static HostTensor cutWithZeros(const HostTensor &global, const ShardBox &box) {
   HostTensor shard(global.getKind(), box.sizes);
   SmallVector<int64_t> valid, origin(box.sizes.size(), 0);
@@ -326,7 +326,7 @@ FailureOr<Machine::CompletionRef> Machine::post(Rank &rank, Operation *op) {
 }
 
 /// True when two members' operations can be one collective: the same operation, or in different
-/// stages one that differs in nothing.
+/// stages an identical one.
 static bool isSameCollective(Operation *first, Operation *second) {
   return first == second || (first->getName() == second->getName() &&
                              first->getOperandTypes() == second->getOperandTypes() &&

@@ -31,7 +31,7 @@ public:
                           BindArguments bind, TakeResults take);
 
 private:
-  /// Values on their way. `op` is what the rank waits at.
+  /// Values in flight.
   struct Completion {
     bool ready = false;
     TensorList values;

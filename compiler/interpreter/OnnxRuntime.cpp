@@ -21,7 +21,7 @@ using nlohmann::json;
 
 namespace fs = std::filesystem;
 
-/// Tensors go both ways as raw files beside a list of name, type and shape.
+/// Tensors are exchanged as raw files with a list of name, type and shape.
 static const char *const script = R"(
 import json, sys
 try:
@@ -61,8 +61,8 @@ static std::string readFile(const fs::path &path) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-/// Pythons that may have ONNX Runtime, the likeliest first: what the user names; else that of the
-/// checkout or the environment that this program lies in, the one it was built with, and PATH's.
+/// Pythons that may have ONNX Runtime, the likeliest first: GRIDLOOM_PYTHON alone, if set; else
+/// those of the checkout or environment that holds this program, of the build, and of PATH.
 static std::vector<std::string> findPythons() {
   if (const char *given = std::getenv("GRIDLOOM_PYTHON"))
     return {given};
@@ -83,7 +83,7 @@ static std::vector<std::string> findPythons() {
   return pythons;
 }
 
-/// The last line of what a script has said.
+/// The last line of a script's output.
 static std::string readLastLine(const fs::path &log) {
   std::string said = readFile(log);
   while (!said.empty() && said.back() == '\n')
@@ -92,8 +92,8 @@ static std::string readLastLine(const fs::path &log) {
   return line == std::string::npos ? said : said.substr(line + 1);
 }
 
-/// Runs the script; the error is what it says last. True in `isMissing`: this Python lacks the
-/// package that is named instead.
+/// Runs the script. Returns its last line on failure; with `isMissing` set, the name of the package
+/// that this Python lacks.
 static std::string runScript(std::string python, const std::string &model, const fs::path &folder,
                              bool &isMissing) {
   std::string path = folder.string(), log = (folder / "log").string();
@@ -118,7 +118,7 @@ static std::string runScript(std::string python, const std::string &model, const
   return said.empty() ? "ONNX Runtime ended without a word" : said;
 }
 
-/// Runs the script by the first Python that has what it needs.
+/// Runs the script with the first Python that has the packages.
 static std::string runScript(const std::string &model, const fs::path &folder) {
   std::string tried, package;
   for (const std::string &python : findPythons()) {

@@ -51,7 +51,7 @@ PlanTensor gridloom::makeInputTensor(const std::string &name, const std::string 
   }
 }
 
-/// Throws when ranks that keep the same part of a state, which is `whole`, differ in it.
+/// Throws if a rank's part of a state differs from that in `whole`.
 static void compareReplicas(rt::InProcessJob &job, const schema::State &state, int stage,
                             const rt::HostArray &whole) {
   auto type = static_cast<rt::DataType>(state.type());
@@ -69,7 +69,8 @@ static void compareReplicas(rt::InProcessJob &job, const schema::State &state, i
   }
 }
 
-/// A state as its ranks have it. Throws when two stages have one of that name, or replicas differ.
+/// A state, gathered from its ranks. Throws when two stages have one of that name, or replicas
+/// differ.
 static PlanTensor gatherState(rt::InProcessJob &job, const std::string &name,
                               const std::vector<int64_t> &shape) {
   const rt::Plan &plan = job.getPlan();
@@ -130,7 +131,7 @@ PlanRunResult gridloom::runPlan(const std::string &folder, const std::string &en
 
 std::string gridloom::findModel(const std::string &folder, std::string &error) {
   try {
-    // Looking for the model must not need the machine the kernels are for.
+    // Finding the model must not need a machine that can run the kernels.
     return rt::Plan::load(folder, {.requireTarget = false})->getModel().path.string();
   } catch (const std::exception &exception) {
     error = exception.what();

@@ -24,8 +24,8 @@ struct PlanTensor {
   std::vector<char> bytes; ///< row-major
 };
 
-/// The value of the input `name` that `text`, the rest of `--input NAME=`, gives
-/// (runtime/arrays/Generator.h); `error` says what is wrong with it.
+/// The value of input `name` that `text`, which follows `--input NAME=`, describes
+/// (runtime/arrays/Generator.h); `error` is set if it is invalid.
 PlanTensor makeInputTensor(const std::string &name, const std::string &text,
                            const std::string &type, const std::vector<int64_t> &shape,
                            uint64_t seed, std::string &error);
@@ -43,7 +43,7 @@ PlanRunResult runPlan(const std::string &folder, const std::string &entry,
 
 /// A state to be read after a run.
 struct PlanState {
-  std::string output;         ///< what it is called among the results
+  std::string output;         ///< its name among the results
   std::vector<int64_t> shape; ///< global
 };
 
@@ -60,7 +60,7 @@ struct PlanCall {
 std::vector<PlanRunResult> runPlanCalls(const std::string &folder,
                                         const std::vector<PlanCall> &calls);
 
-/// Runs a model in ONNX Runtime, by a Python that has it: GRIDLOOM_PYTHON, else the one of the
+/// Runs a model in ONNX Runtime, by a Python that has it: GRIDLOOM_PYTHON, else that of the
 /// checkout, of the build, or of PATH. Inputs that the model does not take are left out.
 PlanRunResult runOnnxRuntime(const std::string &model,
                              const std::map<std::string, PlanTensor> &inputs);

@@ -20,7 +20,7 @@ public:
   virtual llvm::FailureOr<loom::HostTensor> load(loom::WeightOp weight) = 0;
 };
 
-/// Reads weights from where their `source` says, and keeps them.
+/// Reads weights from their `source`, and keeps them.
 class FileWeights : public WeightProvider {
 public:
   /// `modelPath` is the model file; sources of other files are in its folder.

@@ -64,7 +64,7 @@ private:
   dist::Mesh mesh;
   StringAttr stageAxis;
   ModelShardings &shardings;
-  SmallVector<dist::Mesh::Axis> axes; ///< the devices', micro-batches left out
+  SmallVector<dist::Mesh::Axis> axes; ///< of devices, without micro-batches
 };
 } // namespace
 
@@ -132,7 +132,7 @@ void Collector::add(StringRef tensor, Value value, const std::set<int64_t> &stag
   shardings.tensors.try_emplace(tensor.str(), std::move(result));
 }
 
-/// Where a value does not lie in memory as it is split.
+/// Records how a value is stored where that differs from its sharding.
 void Collector::addStorage(StringRef name, Value value) {
   dist::ShardingAttr storage = dist::getStorage(value), sharding = dist::getSharding(value);
   if (!storage || !sharding || dist::Sharding(storage) == dist::Sharding(sharding) ||
@@ -150,12 +150,12 @@ void Collector::run() {
       add(name, argument, getStages(argument));
       addStorage(name, argument);
     }
-  // A weight is read by one operation per stage, a small one by several; what they do not agree on
-  // is theirs to find again.
+  // A weight is read by one operation per stage, a small one by several. If their shardings differ,
+  // it gets no annotation, and propagation finds them again.
   llvm::MapVector<StringAttr, std::pair<Value, std::set<int64_t>>> weights;
   llvm::DenseSet<StringAttr> disputed;
   func.walk([&](loom::GetWeightOp op) {
-    // A weight's 16-bit copy is split as the weight is, whose name its location has.
+    // A weight's 16-bit copy is split as the weight, whose name is in its location.
     StringAttr name = op.getNameAttr().getAttr();
     if (!index.isWeight(name))
       name = StringAttr::get(op.getContext(), loom::getNodeName(op.getLoc()));
@@ -313,7 +313,7 @@ static bool hasData(const onnx::TensorProto &tensor) {
          tensor.string_data_size() || tensor.external_data_size() || isEmpty(tensor);
 }
 
-/// Makes the weights that a graph was read without external data in the file they were left in.
+/// Turns the weights that were not read with the graph into external data in their original file.
 static std::string referToOriginal(const Model &model, onnx::GraphProto &graph) {
   llvm::StringMap<const rt::OnnxTensor *> tensors;
   for (const rt::OnnxTensor &tensor : model.tensors)

@@ -15,7 +15,7 @@
 
 namespace gridloom {
 
-/// The shardings of a program, by the names its ONNX model has for tensors and nodes.
+/// The shardings of a program, by the ONNX model's names of tensors and nodes.
 struct ModelShardings {
   struct Dim {
     int64_t axis, size, parts, granule;
@@ -38,9 +38,9 @@ struct ModelShardings {
 std::string collectShardings(mlir::ModuleOp module, const std::filesystem::path &model,
                              ModelShardings &shardings);
 
-/// Writes `model` with the shardings as ONNX multi-device annotations. Weights outside of the model
-/// file stay where they are, and those in it do above 1 GiB: then `output` must be in the model's
-/// folder. The error is one line; empty on success.
+/// Writes `model` with the shardings as ONNX multi-device annotations. Weights outside the model
+/// file stay where they are. Those in it do, too, if they are above 1 GiB: then `output` must be in
+/// the model's folder. The error is one line; empty on success.
 std::string writeAnnotated(const std::filesystem::path &model, const ModelShardings &shardings,
                            const std::filesystem::path &output);
 

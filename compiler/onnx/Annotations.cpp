@@ -90,7 +90,7 @@ private:
   ModuleOp module;
   Builder builder;
   int64_t devices = 0, stages = 1;
-  /// By tensor; where several nodes speak of one, the one that makes it counts, else the first.
+  /// By tensor. If several nodes annotate one, its producer's annotation counts, else the first.
   llvm::MapVector<StringAttr, std::pair<int, DictionaryAttr>> values;
   SmallVector<Attribute> nodes;
 };
@@ -106,10 +106,10 @@ FailureOr<ArrayAttr> AnnotationReader::readDims(int node, const onnx::ShardingSp
   for (const onnx::ShardedDimProto &dim : spec.sharded_dim()) {
     if (!seen.insert(dim.axis()).second)
       return fail() << "cuts axis " << dim.axis() << " twice";
-    // Several entries: the axis is a row-major product, cut along its first factors; what follows
-    // the last cut one stays together.
+    // Several entries are row-major factors of the axis. Only the first ones may be cut; those
+    // after the last cut one stay together.
     int64_t size = 1, parts = 1, granule = 1;
-    bool isPartial = false; // a factor has been left whole or in pieces of several
+    bool isPartial = false; // an earlier factor is whole or in pieces of several
     for (const onnx::SimpleShardedDimProto &part : dim.simple_sharding()) {
       int64_t length = part.has_dim_value() ? part.dim_value() : 0, count = part.num_shards();
       if (count < 1 || count > devices)
@@ -204,7 +204,7 @@ LogicalResult AnnotationReader::readSpec(int node, const onnx::ShardingSpecProto
   if (failed(dims))
     return failure();
   if (spec.device_size() == 0 && shards == 1)
-    return success(); // says nothing
+    return success(); // an empty annotation
   FailureOr<ArrayAttr> groups = readGroups(node, spec, shards);
   if (failed(groups))
     return failure();

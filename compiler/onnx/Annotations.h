@@ -21,10 +21,10 @@ class NodeProto;
 
 namespace gridloom::onnx_import {
 
-/// Keys of ModelProto.metadata_props that hold what ONNX has no field for: the mesh's axes in rank
-/// order, as --mesh takes them, the one of the pipeline's stages, and how weights and states lie in
-/// memory where that is not how they are split, as --shard takes it, on a line each, with names
-/// as escapeStored writes them.
+/// Keys of ModelProto.metadata_props for what ONNX has no field for: the mesh's axes in rank order,
+/// as --mesh takes them; the axis of the pipeline's stages; and the storage of weights and states
+/// where it differs from their sharding, one --shard argument a line, with names as escapeStored
+/// writes them.
 inline constexpr llvm::StringLiteral kMeshKey = "gridloom.mesh";
 inline constexpr llvm::StringLiteral kStageAxisKey = "gridloom.stage_axis";
 inline constexpr llvm::StringLiteral kStorageKey = "gridloom.storage";
@@ -41,7 +41,7 @@ public:
 
   /// The name the importer gives a node: its own, or OPERATOR_INDEX.
   static std::string getNodeName(const onnx::GraphProto &graph, int index);
-  /// The node and result that make `tensor`; nothing for inputs and initializers.
+  /// The node and result that produce `tensor`; nothing for inputs and initializers.
   std::optional<NodeResult> findResult(llvm::StringRef tensor) const;
   bool isInput(llvm::StringRef tensor) const { return inputs.contains(tensor); }
   bool isWeight(llvm::StringRef tensor) const { return weights.contains(tensor); }

@@ -55,7 +55,8 @@ Value onnx_import::groupHeads(Node &node, Value x, int64_t kvHeads) {
   return node.reshape(x, {shape[0], kvHeads, shape[1] / kvHeads, shape[2], shape[3]});
 }
 
-/// x [b, heads, s, n] times y's dimension `contract`; y is [b, kv heads, ., .].
+/// Contracts the last dimension of x, [b, heads, s, n], with dimension `contract` of y, [b, kv
+/// heads, ., .].
 static Value multiplyHeads(Node &node, Value x, Value y, int64_t contract) {
   if (!x || !y)
     return {};
@@ -150,7 +151,7 @@ Value onnx_import::allowedKeys(Node &node, int64_t queries, int64_t keys, KeyWin
 
 namespace {
 
-/// ai.onnx Attention. Steps set what later ones read; a null value ends the import.
+/// ai.onnx Attention. Steps set members that later ones read; a null value ends the import.
 class AttentionImport {
 public:
   explicit AttentionImport(Node &node) : node(node) {}
@@ -205,7 +206,8 @@ private:
     return success();
   }
 
-  /// The past before the present. A cache kept outside has a length per batch instead.
+  /// Puts the past keys and values before the present ones. A cache kept outside has a length per
+  /// batch instead.
   LogicalResult readCache() {
     if (node.hasOperand(4) != node.hasOperand(5))
       return node.error() << "has one of past_key and past_value; it needs both or none";
@@ -298,12 +300,12 @@ private:
     return attentionScores(node, node.binary<loom::MultiplyOp>(wide(query), scale), wide(key));
   }
 
-  /// Numbers of 16 bits are computed with in f32.
+  /// 16-bit numbers are computed in f32.
   Value wide(Value x) const { return node.convert(x, computed); }
 
   Node &node;
   Value query, key, value, bias;
-  /// The operands' type, and the one computed in.
+  /// The operands' element type, and that of the computation.
   Type element, computed;
   bool isPacked = false, needsGuard = true;
   int64_t past = 0;

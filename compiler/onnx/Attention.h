@@ -28,7 +28,8 @@ mlir::Value attentionOutput(Node &node, mlir::Value probabilities, mlir::Value v
 
 /// cap * tanh(x / cap).
 mlir::Value softcap(Node &node, mlir::Value x, double cap);
-/// `onTrue` of the keys that a mask of booleans admits, minus infinity for the others, in `type`.
+/// A mask of booleans as a bias of `type`: 0 for keys that it admits, minus infinity for the
+/// others.
 mlir::Value maskToBias(Node &node, mlir::Value allowed, mlir::Type type);
 /// The sum of two biases, of which either may be null.
 mlir::Value addBiases(Node &node, mlir::Value a, mlir::Value b);
@@ -37,8 +38,8 @@ mlir::Value addBiases(Node &node, mlir::Value a, mlir::Value b);
 mlir::Value maskedSoftmax(Node &node, mlir::Value biased, mlir::Value bias);
 
 /// A mask that is true where query s sees key t, as booleans [s, t] or, if `offset` has one number
-/// per batch, [b, 1, s, t]: p - left <= t <= p + right with p = s + offset; a negative bound does
-/// not bind. Null, without an error, if none binds.
+/// per batch, [b, 1, s, t]: p - left <= t <= p + right with p = s + offset; a negative bound is
+/// none. Null, without an error, if there is no bound.
 struct KeyWindow {
   int64_t left = -1, right = -1;
 };
@@ -46,7 +47,8 @@ mlir::Value allowedKeys(Node &node, int64_t queries, int64_t keys, KeyWindow win
                         mlir::Value batchOffset);
 
 /// Rotates pairs of x, [b, heads, s, d], by angles whose cosines and sines are [b or 1, s, r / 2];
-/// elements from r on stay. Pairs are neighbours if `interleaved`, else the halves of the first r.
+/// elements from r on do not change. Pairs are neighbours if `interleaved`, else the halves of the
+/// first r.
 mlir::Value rotate(Node &node, mlir::Value x, mlir::Value cosine, mlir::Value sine,
                    bool interleaved);
 

@@ -102,7 +102,7 @@ static FailureOr<Body> importBranch(Node &node, const onnx::GraphProto &graph, S
   for (auto [output, value] : llvm::zip_equal(graph.output(), *outputs))
     for (size_t i = 0, count = isSequence(value) ? getElements(value).size() : 1; i < count; ++i)
       names.push_back(output.name() + (isSequence(value) ? "[" + std::to_string(i) + "]" : ""));
-  // Sequences are gone once the body is finished.
+  // Finishing the body flattens its sequences.
   types = llvm::to_vector(ValueRange(*outputs).getTypes());
   body.finish(flattenSequences(*outputs), {}, names);
   return body;

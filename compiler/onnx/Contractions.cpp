@@ -83,7 +83,7 @@ static std::optional<std::string> expandTerm(StringRef term, int64_t rank) {
   return labels + term.drop_front(dots + 3).str();
 }
 
-/// Sums the labels that `keep` does not have.
+/// Sums over the labels that are not in `keep`.
 static void sumOut(Node &node, Labelled &x, StringRef keep) {
   Dims dims;
   std::string left;
@@ -97,7 +97,7 @@ static void sumOut(Node &node, Labelled &x, StringRef keep) {
   x.labels = left;
 }
 
-/// Takes the diagonal of the dimensions of a label that a term repeats, until it has none.
+/// Takes diagonals until the term repeats no label.
 static void takeDiagonals(Node &node, Labelled &x) {
   auto findRepeated = [&](size_t &first, size_t &second) {
     for (first = 0; first < x.labels.size(); ++first)
@@ -107,7 +107,7 @@ static void takeDiagonals(Node &node, Labelled &x) {
   };
   size_t first = 0, second = 0;
   while (findRepeated(first, second) && x.value) {
-    // Elements of the diagonal are size + 1 apart where both dimensions are one.
+    // With both dimensions joined into one, elements of the diagonal are size + 1 apart.
     int64_t rank = x.labels.size(), size = getShape(x.value)[first];
     Dims order, joined;
     std::string left;
@@ -126,7 +126,7 @@ static void takeDiagonals(Node &node, Labelled &x) {
   }
 }
 
-/// The product over common labels, summing those that `keep` does not have.
+/// The product over common labels, summed over those that are not in `keep`.
 static Labelled contract(Node &node, Labelled x, Labelled y, StringRef keep) {
   sumOut(node, x, keep.str() + y.labels);
   sumOut(node, y, keep.str() + x.labels);
@@ -152,8 +152,8 @@ static Labelled contract(Node &node, Labelled x, Labelled y, StringRef keep) {
           batch + xFree + yFree};
 }
 
-/// The output's labels: given, or all that the terms, `written` one after another, have once, in
-/// alphabetical order.
+/// The output's labels: `given`, or in alphabetical order those that occur once in the terms,
+/// `written` one after another.
 static std::string getOutputLabels(StringRef written, bool isGiven, StringRef given,
                                    int64_t hidden) {
   std::string ellipsis;
@@ -239,7 +239,7 @@ static LogicalResult importEinsum(Node &node) {
 
 /// One step of Gaussian elimination on matrices [batch, n, n]: multiplies `product` by the largest
 /// element of the first column, with the sign of the exchange that brings it to the top, and
-/// returns what is left, [batch, n - 1, n - 1].
+/// returns the remaining matrices, [batch, n - 1, n - 1].
 static Value eliminate(Node &node, Value x, Value &product) {
   int64_t batch = getShape(x)[0], n = getShape(x)[1];
   auto indices = RankedTensorType::get({batch, n}, IntegerType::get(node.getContext(), 64));
@@ -264,7 +264,7 @@ static Value eliminate(Node &node, Value x, Value &product) {
       product, node.select(moved, node.unary<loom::NegateOp>(pivot), pivot));
   if (n == 1 || !pivotRow)
     return {};
-  // The first row takes the pivot's place; what was in the first place is dropped.
+  // The first row replaces the pivot's row; the first place is dropped.
   Value top = node.reshape(node.slice(x, 1, 0, 1), {batch, n});
   Value rest = node.slice(node.select(overRows(isPivot, 1), overRows(top, 2), x), 1, 1, n);
   Value safe =

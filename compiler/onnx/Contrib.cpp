@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Operators that optimizers and exporters write for ONNX Runtime. What they mean is what ONNX
-// Runtime's CPU kernels compute. Attention is in ContribAttention.cpp.
+// Operators that optimizers and exporters write for ONNX Runtime. They mean what ONNX Runtime's CPU
+// kernels compute. Attention is in ContribAttention.cpp.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/Narrow.h"
@@ -48,7 +48,7 @@ static LogicalResult importQuickGelu(Node &node) {
 // Normalisations
 //===----------------------------------------------------------------------===//
 
-/// A vector for the last dimension of x.
+/// Fails, with an error, unless operand `index` is a vector of the size of x's last dimension.
 static LogicalResult checkVector(Node &node, Value x, unsigned index) {
   if (!x || !node.operand(index))
     return failure();
@@ -87,7 +87,7 @@ static LogicalResult importSimplifiedLayerNormalization(Node &node) {
   return node.setResult(rmsNorm(node, x, 1, node.floatAttribute("epsilon", 1e-5f)));
 }
 
-/// The sum of input, skip and bias: what is normalised, and the last result.
+/// The sum of input, skip and bias, which is normalised and is also the last result.
 static Value sumSkip(Node &node, unsigned bias) {
   Value x = node.operand(0), skip = node.operand(1);
   if (failed(node.checkSameElementType(x, skip)))
@@ -239,7 +239,7 @@ static LogicalResult importFusedMatMul(Node &node) {
   return node.setResult(alpha == 1 ? product : node.binary<loom::MultiplyOp>(product, alpha));
 }
 
-/// x after the function that attribute `activation` names.
+/// Applies the function that attribute `activation` names.
 static Value activated(Node &node, Value x, std::optional<double> alpha,
                        std::optional<double> beta) {
   std::string name = node.stringAttribute("activation", "");
@@ -282,7 +282,8 @@ struct Blocks {
 };
 } // namespace
 
-/// Zero points per column and block, [n, blocks, 1], in `type`; null where they are the middle.
+/// Zero points per column and block, [n, blocks, 1], in `type`; null if absent, for the middle of
+/// the range.
 static FailureOr<Value> getZeroPoints(Node &node, const Blocks &blocks, Type type) {
   if (!node.hasOperand(3))
     return Value();
@@ -303,7 +304,7 @@ static FailureOr<Value> getZeroPoints(Node &node, const Blocks &blocks, Type typ
   return node.reshape(node.convert(all, type), shape);
 }
 
-/// The matrix [n, k] that packed numbers, scales and zero points stand for.
+/// Dequantizes packed numbers with their scales and zero points to the matrix [n, k].
 static Value dequantizeBlocks(Node &node, const Blocks &blocks) {
   Value packed = node.operand(1), scales = node.operand(2);
   if (!packed || !scales)

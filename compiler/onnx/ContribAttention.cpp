@@ -28,9 +28,9 @@ public:
 
   Value query, key, value;
 
-  /// Adds what the mask operand says of keys: 1 of those seen, [batch, keys] or [batch, queries,
-  /// keys]; or, as one dimension, how many keys each batch has (and, in its second half, at which
-  /// they begin).
+  /// Adds the mask operand: 1 for keys that are seen, [batch, keys] or [batch, queries, keys]; or,
+  /// as one dimension, the number of keys in each batch (and, in its second half, the first of
+  /// them).
   LogicalResult addMask(Value mask) {
     if (!mask)
       return success();
@@ -127,7 +127,7 @@ private:
 /// The index of an operand that an operator does not have.
 static constexpr unsigned kNoOperand = ~0u;
 
-/// Attention of query, key and value that are one product of the input, `all`.
+/// Attention whose query, key and value are one product of the input, `all`.
 static LogicalResult attendToProduct(Node &node, Value all, unsigned maskIndex, unsigned pastIndex,
                                      unsigned biasIndex) {
   if (!all)
@@ -194,7 +194,7 @@ static LogicalResult importAttention(Node &node) {
   return attendToProduct(node, all, 3, 4, 5);
 }
 
-/// The same of bytes: operands are input, weights, bias, the first two's scales, mask, their zero
+/// The same for bytes: operands are input, weights, bias, the first two's scales, mask, their zero
 /// points, past.
 static LogicalResult importQuantizedAttention(Node &node) {
   Type i32 = IntegerType::get(node.getContext(), 32), f32 = Float32Type::get(node.getContext());
@@ -400,7 +400,7 @@ private:
       before = node.splat(RankedTensorType::get({batch}, i64), 0);
       return success();
     }
-    // seqlens_k + 1 keys, of which the last are the step's own.
+    // There are seqlens_k + 1 keys; the last ones are the step's own.
     Value lengths = node.reshape(node.convert(node.operand(5), i64), {batch});
     before = node.binary<loom::AddOp>(lengths, static_cast<double>(1 - steps));
     return success(bool(before));
@@ -416,8 +416,8 @@ private:
                    (key = rotateAt(node, key, cosine, sine, positions, interleaved)));
   }
 
-  /// The step's keys and values go behind those of the past, in a cache that may be larger and ends
-  /// in zeros.
+  /// The step's keys and values follow those of the past, in a cache that may be larger and is
+  /// padded with zeros.
   LogicalResult readCache() {
     if (node.hasOperand(3) != node.hasOperand(4))
       return node.error() << "has one of past_key and past_value; it needs both or none";
@@ -484,7 +484,7 @@ private:
     return allowedKeys(node, steps, total, window, 0, before);
   }
 
-  /// With a sink, a key that nobody reads takes its share.
+  /// With a sink, an additional key without a value takes a share of the probabilities.
   Value softmax(Value scores) {
     if (!scores)
       return scores;

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What ONNX Runtime's quantizers write beside ONNX's own operators. Operands called x come with a
-// scale and a zero point, which may be absent, after them.
+// Operators that ONNX Runtime's quantizers write besides ONNX's own. An operand called x is
+// followed by its scale and its zero point, which may be absent.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/OpTable.h"
@@ -28,7 +28,8 @@ static Value realOperand(Node &node, unsigned index) {
   return dequantize(node, node.operand(index), node.operand(index + 1), optional(node, index + 2));
 }
 
-/// `real` as bytes, like operand `like`, of the scale and zero point from operand `scale` on.
+/// Sets the result to `real`, quantized to the type of operand `like`, with the scale and zero
+/// point from operand `scale` on.
 static LogicalResult setQuantized(Node &node, Value real, unsigned scale, unsigned like = 0) {
   if (!real || !node.operand(scale) || !node.operand(like))
     return failure();
@@ -184,8 +185,8 @@ static LogicalResult importDynamicQuantizeMatMul(Node &node) {
   return node.setResult(result);
 }
 
-/// alpha * a * b + c, where a and b may be transposed and c is of the product's scale; bytes if
-/// there is a scale for them, else floats.
+/// alpha * a * b + c, where a and b may be transposed and c has the product's scale. The result is
+/// bytes if it has a scale, else floats.
 static LogicalResult importGemm(Node &node) {
   Type i32 = IntegerType::get(node.getContext(), 32), f32 = Float32Type::get(node.getContext());
   int64_t aContract = node.intAttribute("transA", 0) ? 0 : 1;

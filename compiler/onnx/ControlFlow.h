@@ -10,21 +10,21 @@
 
 namespace gridloom::onnx_import {
 
-/// A body under construction: a function of the module, and what it reads of outer graphs.
+/// A body under construction: a function of the module, and the values it reads from outer graphs.
 struct Body {
   mlir::func::FuncOp function;
   Captures captures;
 
   mlir::Block &getBlock() { return function.front(); }
-  /// Makes the block's end a return of `results` and the function's type that of its block.
-  /// `names` are those of the arguments, as far as they have one, and of the results.
+  /// Ends the block with a return of `results` and sets the function's type. Arguments and results
+  /// without a name are called #INDEX.
   void finish(mlir::ValueRange results, llvm::ArrayRef<std::string> argumentNames,
               llvm::ArrayRef<std::string> resultNames);
-  /// Makes the captures those of `all`, in that order, after the first `carried` arguments.
+  /// Replaces the captures by `all`, in that order, as the arguments after the first `carried`.
   void setCaptures(unsigned carried, llvm::ArrayRef<mlir::Value> all);
 };
 
-/// A value of one element as the scalar it is; an error if it has more.
+/// A value of one element as a scalar. Null, with an error, if it has more.
 mlir::Value toScalar(Emitter &emitter, mlir::Value value, llvm::StringRef name);
 /// The one number of a scalar that is a constant; nothing otherwise.
 std::optional<int64_t> getKnown(mlir::Value value);

@@ -11,8 +11,8 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::onnx_import;
 
-/// Checks the ranks of input and weight, and that `group` divides both numbers of channels;
-/// `inputs` and `outputs` are the dimensions of the weight that are channels.
+/// Checks the ranks of input and weight, and that the channels fit the groups. A transposed
+/// convolution's weight has the input's channels first.
 static LogicalResult checkChannels(Node &node, Value x, Value weight, int64_t groups,
                                    bool isTransposed) {
   if (failed(node.checkSameElementType(x, weight)))
@@ -58,9 +58,8 @@ static LogicalResult importConv(Node &node) { return node.setResult(convolution(
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// A transposed convolution: which elements of the full result, (n - 1) * stride + extent per
-/// dimension, are the output. `low` are cut off in front; `high` at the end, where negative ones
-/// add zeros.
+/// A transposed convolution. `low` elements of its full result, (n - 1) * stride + extent per
+/// dimension, are cut off in front and `high` at the end, where negative ones add zeros.
 struct TransposedWindow {
   Dims sizes, strides, dilations, low, high;
 };
@@ -109,7 +108,7 @@ static std::optional<TransposedWindow> readTransposed(Node &node, ArrayRef<int64
 }
 
 /// [C, M / groups, window...] to [M, C / groups, window...], mirrored: a transposed convolution is
-/// a convolution with these of the input with zeros between its elements.
+/// the convolution of this weight with the input, which has zeros between its elements.
 static Value mirrorWeight(Node &node, Value weight, int64_t groups) {
   ArrayRef<int64_t> shape = getShape(weight);
   int64_t inputs = shape[0] / groups, outputs = shape[1],
@@ -169,8 +168,8 @@ static LogicalResult importConvTranspose(Node &node) {
 // CausalConvWithState
 //===----------------------------------------------------------------------===//
 
-/// A convolution per channel that sees present and past positions; what the next call needs of them
-/// is the second result.
+/// A convolution per channel that sees present and past positions. The positions that the next call
+/// needs are the second result.
 static LogicalResult importCausalConvWithState(Node &node) {
   Value x = node.operand(0), weight = node.operand(1);
   if (failed(node.checkSameElementType(x, weight)))

@@ -32,8 +32,8 @@ const DataExtent *DataLengths::lookup(Value value) const {
 // Where a dimension of an operand goes
 //===----------------------------------------------------------------------===//
 
-/// The result's dimension that is dimension `dim` of operand `index`, element by element; nothing
-/// if there is none, as where it is reduced or cut.
+/// The result's dimension that corresponds, element by element, to dimension `dim` of operand
+/// `index`; nothing if there is none, for example if it is reduced or cut.
 using DimMap = std::optional<int64_t>;
 
 static DimMap mapReshape(loom::ReshapeOp op, int64_t dim) {
@@ -44,7 +44,7 @@ static DimMap mapReshape(loom::ReshapeOp op, int64_t dim) {
   DimMap found;
   for (auto [i, size] : llvm::enumerate(to)) {
     if (product == before && size == from[dim]) {
-      // Of several dimensions of size 1 nobody can say which it is.
+      // Several dimensions of size 1 are ambiguous.
       if (found)
         return std::nullopt;
       found = i;
@@ -115,7 +115,7 @@ static DimMap mapDim(Operation *op, unsigned index, int64_t dim) {
 // Propagation
 //===----------------------------------------------------------------------===//
 
-/// Adds what operand `index`, of shape `operand`, says of the result's shape.
+/// Adds to `result` what the extent of operand `index` implies for the result's shape.
 static void join(Operation *op, unsigned index, const DataExtent &operand, DataExtent &result) {
   if (result.source.empty())
     result.source = operand.source;
@@ -157,8 +157,8 @@ llvm::SmallDenseSet<int64_t> onnx_import::getVaryingDims(Value value) {
   return dims;
 }
 
-/// Whether an operand has elements of its own for every one of the padded length: with fewer, ONNX
-/// would refuse it, or repeat the only one.
+/// Whether an operand without padding varies along the padded dimension: at the true length ONNX
+/// would reject it, or repeat the other operand's only element.
 static bool meetsPadding(Operation *op, unsigned index, const DataExtent *operand, int64_t dim) {
   if (isa<loom::GatherElementsOp>(op))
     return false;

@@ -4,10 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Programs have static shapes. Where a dimension's length depends on data, it has the size it can
-// have at most: its first elements are those of the tensor, and what follows is padding, of which
-// nothing is promised but that indices are those of some element. How many the first ones are is a
-// value of its own.
+// Programs have static shapes. A dimension whose length depends on data has its largest possible
+// size: its first elements are the tensor's, and the rest is padding with arbitrary contents,
+// except that indices stay in range. The number of the tensor's elements is a value of its own.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_COMPILER_ONNX_DATALENGTHS_H
@@ -33,10 +32,10 @@ struct DataExtent {
     mlir::Value count; ///< scalar i64
   };
   llvm::SmallVector<Dim, 1> dims;
-  /// "NonMaxSuppression 'nms'", which makes the first of them.
+  /// "NonMaxSuppression 'nms'", which produces the first of them.
   std::string source;
-  /// The first operation on the way here that cannot say what its result's length is; if there is
-  /// one, `dims` do not count.
+  /// The first operation on the way here whose result has an unknown length; if set, `dims` are
+  /// invalid.
   std::optional<mlir::Location> lostAt;
 };
 
@@ -46,8 +45,9 @@ public:
   bool empty() const { return declared.empty(); }
   /// Dimension `dim` of `value` has `count` elements, which `source` computes; the rest is padding.
   void declare(mlir::Value value, int64_t dim, mlir::Value count, std::string source);
-  /// Follows them through the operations of `block`: of the function's own those that have come
-  /// since the last time, none of which may go; of a branch's or loop's all.
+  /// Propagates the lengths through `block`: in the function's own block through the operations
+  /// added since the last call, which must not be erased; in a branch's or loop's block through
+  /// all.
   void propagate(mlir::Block &block);
   /// Facts about a value of the function, or of the block last propagated; null if its shape does
   /// not depend on data.
@@ -59,15 +59,15 @@ private:
   llvm::DenseSet<mlir::Value> declared;
   llvm::DenseMap<mlir::Value, DataExtent> known, inner;
   mlir::Block *own = nullptr;      ///< the block of the declared values
-  mlir::Operation *last = nullptr; ///< in it, the last one seen
+  mlir::Operation *last = nullptr; ///< the last operation seen in it
 };
 
 /// Dimensions along which the elements of a value may differ.
 llvm::SmallDenseSet<int64_t> getVaryingDims(mlir::Value value);
-/// Says at the operation in question that it cannot be computed of what `extent` is.
+/// Fails, with an error at `extent.lostAt`, which needs a length that is known only at run time.
 llvm::LogicalResult refuseLost(const DataExtent &extent);
-/// The dimensions of a node's operand whose lengths depend on data. Fails, with an error, if what
-/// they are was lost.
+/// The dimensions of a node's operand whose lengths depend on data. Fails, with an error, if they
+/// are lost.
 llvm::FailureOr<llvm::SmallVector<DataExtent::Dim, 1>> getCountedDims(Node &node,
                                                                       mlir::Value operand);
 /// Fails, with an error, if the length of dimension `dim` of a node's operand depends on data.
@@ -75,8 +75,8 @@ llvm::LogicalResult checkFixedLength(Node &node, mlir::Value operand, int64_t di
 /// Fails, with an error, if a tensor operand's shape depends on data and that of one of `results`
 /// does not: the node has taken the padded shape for the tensor's.
 llvm::LogicalResult checkLengthsKept(Node &node, llvm::ArrayRef<mlir::Value> results);
-/// Makes `value` result `index`, of whose dimension `dim` the first `count` elements count. Fails,
-/// with an error, if the node is in a branch or loop of the program.
+/// Sets result `index` to `value`, of whose dimension `dim` the first `count` elements are valid.
+/// Fails, with an error, if the node is in a branch or loop of the program.
 llvm::LogicalResult setCounted(Node &node, unsigned index, mlir::Value value, int64_t dim,
                                mlir::Value count);
 

@@ -1,11 +1,11 @@
-//===- DataSelection.cpp - operators that keep what data says -------------===//
+//===- DataSelection.cpp - operators whose result sizes depend on data ----===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// How many elements are kept is known at run time; the result has room for as many as there can be.
-// See DataLengths.h.
+// The number of elements kept is known only at run time; the result has room for the maximum. See
+// DataLengths.h.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/ControlFlow.h"
@@ -38,7 +38,7 @@ static Value accumulate(Node &node, Value x, bool exclusive) {
 }
 
 namespace {
-/// Where those of n rows go that are kept: to the front, in order.
+/// Packs the rows to keep, of n, to the front, in order.
 struct Packing {
   Value places; ///< i64 [n], n for those that are not kept
   Value count;  ///< scalar i64
@@ -50,7 +50,7 @@ struct Packing {
 };
 } // namespace
 
-/// For booleans [n].
+/// `keep` is booleans [n].
 static Packing makePacking(Node &node, Value keep) {
   if (!keep)
     return {};
@@ -101,7 +101,7 @@ static LogicalResult importNonZero(Node &node) {
   return setCounted(node, 0, node.transpose(rows, {1, 0}), 1, packing.count);
 }
 
-/// The attribute axis; without it `x` is made one dimension, which that is.
+/// The attribute axis. Without it flattens `x` and returns 0.
 static std::optional<int64_t> getAxisOrFlatten(Node &node, Value &x) {
   if (node.hasAttribute("axis"))
     return node.normalizeAxis(node.intAttribute("axis", 0), getTensorType(x).getRank());
@@ -109,7 +109,7 @@ static std::optional<int64_t> getAxisOrFlatten(Node &node, Value &x) {
   return 0;
 }
 
-/// A condition may have fewer elements than there are; it then keeps none of the others.
+/// A condition may be shorter than the axis; the elements beyond its end are dropped.
 static LogicalResult importCompress(Node &node) {
   Value x = node.operand(0), condition = node.operand(1);
   if (!x || !condition)
@@ -137,8 +137,7 @@ static LogicalResult importCompress(Node &node) {
 // Unique
 //===----------------------------------------------------------------------===//
 
-/// The order in which rows [n, m] increase: by the first column, then the second, ... Equal rows
-/// keep their order.
+/// The stable order that sorts rows [n, m] by the first column, then the second, ...
 static Value sortRows(Node &node, Value rows) {
   int64_t n = getShape(rows)[0], m = getShape(rows)[1];
   Value order;
@@ -167,7 +166,7 @@ static Value startsGroup(Node &node, Value rows) {
 }
 
 namespace {
-/// The distinct ones of n rows, each in the place of its group. All but `inverse` are padded.
+/// The distinct rows among n, each in the place of its group. All but `inverse` are padded.
 struct Groups {
   Value rows;    ///< [n, m]
   Value firsts;  ///< where each is first, i64 [n]
@@ -328,8 +327,8 @@ static Value isAnyLeft(Emitter &emit, Value scores) {
                  -std::numeric_limits<double>::infinity());
 }
 
-/// One iteration: from its number, the scores that are left and the boxes picked so far, [batch,
-/// classes, most], to whether another follows and those after it.
+/// One iteration. Takes its number, the remaining scores and the boxes picked so far, [batch,
+/// classes, most]; returns whether another follows, then their next values.
 static SmallVector<Value> suppressOnce(Emitter &emit, const Suppression &shape, ValueRange carried,
                                        const Boxes &boxes, Value threshold) {
   constexpr double kGone = -std::numeric_limits<double>::infinity();
@@ -352,7 +351,7 @@ static SmallVector<Value> suppressOnce(Emitter &emit, const Suppression &shape, 
   return {emit.binary<loom::AndOp>(more, isAnyLeft(emit, scores)), next, scores, picks};
 }
 
-/// The loop over iterations; gives the boxes picked, -1 where there are fewer than most.
+/// Builds the loop over iterations. Returns the boxes picked, -1 if there are fewer than `most`.
 static Value suppress(Node &node, const Suppression &shape, const Boxes &boxes, Value scores,
                       Value threshold) {
   Value picks = node.splat(getIndices(node, {shape.batch, shape.classes, shape.most}), -1);
@@ -381,7 +380,7 @@ static Value suppress(Node &node, const Suppression &shape, const Boxes &boxes, 
   return loop.getResults()[2];
 }
 
-/// Checks the operands and gives their sizes; nothing, with an error, if they do not fit.
+/// Checks the operands and returns their sizes; nothing, with an error, if they do not fit.
 static std::optional<Suppression> readSuppression(Node &node) {
   Value boxes = node.operand(0), scores = node.operand(1);
   FailureOr<std::optional<double>> most = node.numberOperand(2, "max_output_boxes_per_class");
@@ -398,8 +397,8 @@ static std::optional<Suppression> readSuppression(Node &node) {
   return Suppression{score[0], score[1], score[2], static_cast<int64_t>(count)};
 }
 
-/// One number of operand `index`, known or not, in the type of `like`. Null, with an error, if it
-/// is not one.
+/// Operand `index`, one number known at compile time or not, in the type of `like`; 0 if absent.
+/// Null, with an error, if it has more elements.
 static Value readThreshold(Node &node, unsigned index, StringRef name, Value like) {
   Type type = getTensorType(like).getElementType();
   if (!node.hasOperand(index))

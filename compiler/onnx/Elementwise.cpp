@@ -29,7 +29,7 @@ template <loom::Direction direction> static LogicalResult importCompare(Node &no
   return node.setResult(node.compare(direction, x, y));
 }
 
-/// Joins any number of operands.
+/// Combines all operands by OpT.
 template <typename OpT> static FailureOr<Value> joinAll(Node &node) {
   Value result = node.operand(0);
   for (unsigned i = 1; i < node.getNumOperands(); ++i) {
@@ -103,7 +103,7 @@ static LogicalResult importBitShift(Node &node) {
     return node.setResult(node.binary<loom::ShiftLeftOp>(x, y));
   if (getTensorType(x).getElementType().isUnsignedInteger())
     return node.setResult(node.binary<loom::ShiftRightLogicalOp>(x, y));
-  // The sign moves in: of a negative number the complement is shifted.
+  // The shift is arithmetic: a negative number is shifted as its complement.
   auto complementNegative = [&](Value value) {
     return node.select(node.compare(loom::Direction::LT, x, 0.0), node.unary<loom::NotOp>(value),
                        value);
@@ -163,7 +163,7 @@ static LogicalResult importCastLike(Node &node) {
   return node.operand(1) ? castTo(node, node.getElement(1)) : failure();
 }
 
-/// The operand, an 8-bit float as f32.
+/// Operand 0; an 8-bit float is converted to f32.
 static Value comparableOperand(Node &node) {
   Value x = node.operand(0);
   bool isFloat8 = x && loom::isFloat8(getTensorType(x).getElementType());

@@ -164,8 +164,8 @@ Value Emitter::transpose(Value x, ArrayRef<int64_t> permutation) {
   return emit<loom::TransposeOp>(getTensorType(x).clone(shape), x, permutation);
 }
 
-/// Elements of a list that is joined of single ones, as a shape is that is known in part; null for
-/// any other.
+/// Elements of a list that concatenates single ones, such as a partly known shape; null for any
+/// other value.
 static Value pickParts(Emitter &emit, Value x, ArrayRef<int64_t> places) {
   auto joined = x.getDefiningOp<loom::ConcatenateOp>();
   if (!joined || getTensorType(x).getRank() != 1 || places.empty())
@@ -311,7 +311,8 @@ Value Emitter::matmul(Value x, Value y) {
   Value product =
       dotGeneral(reshape(x, xShape), reshape(y, yShape), xBatch, yBatch, {xContract}, {yContract});
 
-  // The product's dimensions are batch, x's, y's; which is where each belongs says `order`.
+  // The product's dimensions are batch, x's, y's; `order` says which outer dimension each of them
+  // is.
   SmallVector<int64_t> order(batch);
   llvm::append_range(order, xFree);
   llvm::append_range(order, yFree);

@@ -19,9 +19,9 @@ inline llvm::ArrayRef<int64_t> getShape(mlir::Value value) {
   return getTensorType(value).getShape();
 }
 
-/// Builds loom operations, folding what is constant, so that shape arithmetic is gone as soon as it
-/// is imported. A null operand gives a null result: an error is reported once, where it arises, and
-/// importing a node fails when its result is null.
+/// Builds loom operations and folds constants, so that shape arithmetic disappears during the
+/// import. A null operand gives a null result: an error is reported once, where it arises, and
+/// importing a node fails if its result is null.
 class Emitter {
 public:
   /// `what` begins every error, e.g. "Reshape '/layer/Reshape'".
@@ -66,7 +66,7 @@ public:
   mlir::Value compare(loom::Direction direction, mlir::Value x, mlir::Value y);
   mlir::Value compare(loom::Direction direction, mlir::Value x, double number);
   mlir::Value select(mlir::Value predicate, mlir::Value onTrue, mlir::Value onFalse);
-  /// `saturate` counts for 8-bit floats: whether what is too large becomes their largest number.
+  /// `saturate` matters for 8-bit floats: whether numbers that are too large become their largest.
   mlir::Value convert(mlir::Value x, mlir::Type elementType, bool saturate = true);
 
   //===--------------------------------------------------------------------===//
@@ -109,7 +109,7 @@ public:
   /// x - max - log(sum(exp(x - max))) along `dim`.
   mlir::Value logSoftmax(mlir::Value x, int64_t dim);
 
-  /// Creates an operation; its value is a constant where that can be computed.
+  /// Creates an operation and folds it to a constant where possible.
   template <typename OpT, typename... Args> mlir::Value emit(mlir::Type type, Args &&...args) {
     if (!checkSize(type))
       return {};

@@ -18,7 +18,7 @@ using namespace gridloom::onnx_import;
 
 namespace {
 
-/// The bits of a tensor that lies in a mapped file.
+/// The bits of a tensor's elements in a mapped file.
 class Bits {
 public:
   Bits(const Model &model, const rt::OnnxTensor &tensor)
@@ -34,7 +34,7 @@ public:
   double getValue(int64_t index) const {
     return getElement(rt::HostArray::share(tensor.type, {1}, data + size_t(index) * size, file), 0);
   }
-  /// The first element that differs; of some part where the whole is read in parts.
+  /// The first element that differs.
   std::optional<int64_t> findDifference(const Bits &other) const {
     if (std::memcmp(data, other.data, tensor.bytes) == 0)
       return std::nullopt;
@@ -43,7 +43,7 @@ public:
       ++i;
     return i;
   }
-  /// A sum over the elements, whatever their order; nothing where all are equal.
+  /// A sum over the elements that does not depend on their order. False if all are equal.
   bool sum(uint64_t &total) const {
     bool varies = false;
     total = 0;
@@ -54,8 +54,8 @@ public:
     }
     return varies;
   }
-  /// The same with the other's transpose. Compared in squares, so that both are read in runs: the
-  /// first square with a difference counts.
+  /// An element that differs from the other's transpose. Compares square by square, so that both
+  /// are read in runs: the first square with a difference counts.
   std::optional<int64_t> findDifferenceFromTransposed(const Bits &other) const {
     constexpr int64_t square = 64;
     int64_t rows = tensor.shape[0], columns = tensor.shape[1];
@@ -84,7 +84,7 @@ bool fits(const rt::OnnxTensor &a, const rt::OnnxTensor &b, bool isTransposed) {
          a.shape[1] == b.shape[0];
 }
 
-/// Sums tell which may be equal, so that each tensor is read once for all comparisons.
+/// Sums select the candidates, so that each tensor is read once for all comparisons.
 void find(const Model &model, std::vector<EqualWeights> &pairs) {
   std::vector<const rt::OnnxTensor *> candidates;
   for (const rt::OnnxTensor &tensor : model.tensors)

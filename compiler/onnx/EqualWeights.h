@@ -22,9 +22,9 @@ struct EqualWeights {
   bool isTransposed = false; ///< the second is the first one's transpose
 };
 
-/// Pairs of float initializers with equal bits, in the order of the file, the second of each in one
-/// pair alone. Those of one element, and those whose elements are all equal, as zeros are, are left
-/// out: that they are equal says nothing. The error is one line; empty on success.
+/// Pairs of float initializers with equal bits, in file order; each is the second of at most one
+/// pair. Skips tensors of one element and those whose elements are all equal, such as zeros: their
+/// equality means nothing. The error is one line; empty on success.
 std::string findEqualWeights(const Model &model, std::vector<EqualWeights> &pairs);
 
 /// Where two initializers differ first.

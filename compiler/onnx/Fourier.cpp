@@ -4,8 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A transform is a product with a matrix of roots of unity. A long one of a * b points is shorter
-// ones: over a for each residue of b, a turn of each result, and over b.
+// A transform is a product with a matrix of roots of unity. A long one of a * b points is computed
+// from shorter ones: transforms over a for each residue of b, a rotation of each result, and
+// transforms over b.
 //
 // Complex numbers are pairs in the last dimension; real ones may be alone in it.
 //
@@ -120,7 +121,7 @@ static Value transform(Node &node, Value x, int64_t bins, int sign) {
   int64_t a = n <= kMaxProductLength ? 1 : getFactor(n), b = n / a;
   if (a == 1)
     return multiply(node, x, bins, sign);
-  // Point b i + j is row i, column j; result k + a l comes of the transform over i at k.
+  // Point b i + j is row i, column j; result k + a l comes from the transform over i at k.
   Value rows = exchange(node, node.reshape(x, join(outer, {a, b, parts})), 3, 2);
   rows = rows ? turn(node, multiply(node, rows, a, sign), sign) : rows;
   Value columns = transform(node, exchange(node, rows, 3, 2), b, sign);
@@ -138,8 +139,7 @@ static Value resize(Node &node, Value x, int64_t dim, int64_t size) {
   return node.concatenate({x, node.splat(getTensorType(x).clone(shape), 0)}, dim);
 }
 
-/// All n points, [..., n, 2], of a spectrum that is its own mirror image's conjugate, from its
-/// first n / 2 + 1.
+/// All n points, [..., n, 2], of a conjugate-symmetric spectrum from its first n / 2 + 1.
 static Value mirror(Node &node, Value x, int64_t n) {
   int64_t dim = getTensorType(x).getRank() - 2;
   x = resize(node, x, dim, n / 2 + 1);
@@ -155,7 +155,7 @@ static Value mirror(Node &node, Value x, int64_t n) {
                 : points;
 }
 
-/// A number that was an integer, as one.
+/// An integer held in a double, clamped to +-2^62.
 static int64_t toInteger(double number) {
   return static_cast<int64_t>(std::clamp(number, -0x1p62, 0x1p62));
 }
@@ -168,8 +168,8 @@ static std::optional<int64_t> toLength(Node &node, StringRef name, double number
   return std::nullopt;
 }
 
-/// Checks that x holds real or complex floats and gives it in the type it is computed in: f32 for
-/// 16 bits. Null, with an error, if it does not.
+/// Checks that x holds real or complex floats and converts it to the type of the computation: f32
+/// for 16 bits. Null, with an error, if it does not.
 static Value prepare(Node &node, Value x, int64_t minRank) {
   if (!x)
     return {};

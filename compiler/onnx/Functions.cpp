@@ -1,12 +1,11 @@
-//===- Functions.cpp - functions a model brings along ---------------------===//
+//===- Functions.cpp - functions that a model defines ---------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// A call becomes the function's nodes, where it stands. Their names begin with the call's:
-// "call/node". Operators the importer knows are operators even if the model also defines them as a
-// function.
+// A call is replaced by the function's nodes. Their names begin with the call's: "call/node".
+// Operators the importer knows are operators even if the model also defines them as a function.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/Functions.h"
@@ -25,7 +24,7 @@ using namespace gridloom::onnx_import;
 //===----------------------------------------------------------------------===//
 
 template <typename ProtoT> static std::string getKey(const ProtoT &proto, StringRef name) {
-  // No part can hold the separator's place: lengths come first.
+  // Lengths come first, so that no name can imitate a separator.
   std::string domain = normalizeDomain(proto.domain()).str();
   return std::to_string(domain.size()) + ":" + std::to_string(name.size()) + ":" + domain +
          name.str() + proto.overload();
@@ -64,7 +63,7 @@ int64_t GraphImporter::getOpset(StringRef domain) const {
   int64_t version = callee ? find(callee->proto->opset_import()) : 0;
   if (version == 0)
     version = find(model.proto->opset_import());
-  // Some exporters use contributed operators without saying so.
+  // Some exporters use contributed operators without importing their domain.
   return version == 0 && !normalizeDomain(domain).empty() ? 1 : version;
 }
 

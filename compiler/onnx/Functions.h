@@ -1,4 +1,4 @@
-//===- Functions.h - functions a model brings along -------------*- C++ -*-===//
+//===- Functions.h - functions that a model defines -------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -6,7 +6,7 @@
 //
 // Gradient of domain ai.onnx.preview.training, version 1, names tensors of the graph: y as a
 // function of xs and zs, whatever computed those. Its operands are the values of xs and zs that the
-// derivative by xs is taken at, which may be others than the graph's.
+// derivative by xs is taken at, which may differ from the graph's.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/GraphImporter.h"
@@ -24,7 +24,7 @@ using namespace gridloom::onnx_import;
 
 namespace {
 
-/// What lies between xs, zs and y, as a function of its own.
+/// The computation of y from xs and zs, as a function of its own.
 class Slice {
 public:
   /// `ends` are the graph's xs and zs, `points` the operands.
@@ -43,11 +43,11 @@ private:
   Node &node;
   Value y;
   ArrayRef<Value> ends, points;
-  /// Operations that y needs, and what they read that is in no operation.
+  /// Operations that y needs, up to the ends, and block arguments that they read.
   llvm::SmallPtrSet<Operation *, 32> needed;
   llvm::SetVector<Value> free;
   func::FuncOp function; ///< in the module while this differentiates
-  /// Of the graph's values into the function, and from there to where the node stands.
+  /// Map the graph's values into the function, and the function's to the place of the node.
   IRMapping into, back;
 };
 
@@ -81,7 +81,7 @@ void Slice::build() {
   for (Operation &op : *node.getBuilder().getInsertionBlock())
     if (needed.contains(&op)) {
       Operation *copy = builder.clone(op, into);
-      // At the graph's own point its values are there already.
+      // If the points are the graph's own values, the results exist already.
       if (ends == points)
         back.map(copy->getResults(), op.getResults());
     }

@@ -46,9 +46,9 @@ TensorPool::TensorPool(const Model &model, ModuleOp module, bool isTraining)
     tensors[tensor.name] = &tensor;
 }
 
-/// Values are part of the program if they are small and either not floats or written into the graph
-/// as a constant; other floats are weights, which may be replaced without compiling again. Training
-/// changes vectors of one element, too: the bias of one column is a parameter.
+/// Small values are part of the program if they are not floats, are constants of the graph or have
+/// one element; other floats are weights, which may be replaced without compiling again. Training
+/// keeps float vectors of one element as weights, too: the bias of one column is a parameter.
 bool TensorPool::isConstant(const rt::OnnxTensor &tensor) const {
   if (tensor.getSize() <= rt::sizeOf(tensor.type))
     return !isTraining || !tensor.isInitializer || tensor.shape.empty() || tensor.getSize() == 0 ||
@@ -194,8 +194,8 @@ LogicalResult GraphImporter::sortNodes() {
     for (const std::string &input : getReadNames(graph.node(pending.pop_back_val())))
       need(input);
 
-  // The earliest node of the file whose operands are there comes next: the file's own order if it
-  // is sorted, as it should be.
+  // The next node is the earliest of the file whose operands exist: the file's own order if it is
+  // sorted, as it should be.
   std::vector<int> missing(graph.node_size(), 0);
   std::vector<std::vector<int>> readers(graph.node_size());
   std::priority_queue<int, std::vector<int>, std::greater<>> ready;
@@ -342,8 +342,8 @@ static LogicalResult checkOperands(const Node &node, const OpRule &rule) {
   return success();
 }
 
-/// The one narrow type among the operands whose elements are moved; null if there is none. Fails if
-/// others are of its carrier.
+/// The narrow type of the operands whose elements are moved; null if there is none. Fails if
+/// another operand has its carrier's type.
 static FailureOr<Type> getMovedNarrow(const Node &node) {
   SmallVector<unsigned> indices;
   for (unsigned i = 0; i < node.getNumOperands(); ++i)
@@ -375,7 +375,7 @@ LogicalResult GraphImporter::importOperator(Node &node, const OpRule &rule,
     if (Value value = *narrow ? values.lookup(output) : Value())
       if (getTensorType(value).getElementType() == getCarrier(*narrow))
         narrowTypes[output] = *narrow;
-  // What these say of a tensor, they say of its own shape, or of none.
+  // These operators use a tensor's true shape, or none.
   static constexpr StringRef lookAtShape[] = {"Shape", "Size", "OptionalHasElement"};
   if (llvm::is_contained(lookAtShape, rule.name))
     return success();
@@ -536,7 +536,7 @@ LogicalResult GraphImporter::importOutputs() {
   return success();
 }
 
-/// Says which nodes training would compute otherwise, were they not in evaluation mode.
+/// Lists the nodes in evaluation mode, which would compute something else in training mode.
 void GraphImporter::setEvaluated() {
   SmallVector<Attribute> nodes;
   for (const auto &[op, node] : marks->getEvaluated())

@@ -36,7 +36,7 @@ using Bindings = llvm::MapVector<llvm::StringRef, int64_t>;
 /// first use. Shared by the specialisations.
 class TensorPool {
 public:
-  /// `isTraining` as ImportOptions has it.
+  /// `isTraining` as in ImportOptions.
   TensorPool(const Model &model, mlir::ModuleOp module, bool isTraining);
 
   mlir::MLIRContext *getContext() { return module.getContext(); }
@@ -45,7 +45,7 @@ public:
   const rt::PackedNumbers *getPacked(llvm::StringRef name) const;
   /// The tensor's value, built at the builder's place. Null, with an error, if it cannot be read.
   mlir::Value materialize(llvm::StringRef name, mlir::OpBuilder &builder);
-  /// The constant that a tensor of at most kMaxFoldedBytes is, even one of floats; null otherwise.
+  /// A tensor of at most kMaxFoldedBytes as a constant, even one of floats; null for a larger one.
   mlir::Value materializeSmall(llvm::StringRef name, mlir::OpBuilder &builder);
   /// Lists the initializers that became constants, for `loom.folded`.
   mlir::ArrayAttr getFolded();
@@ -73,8 +73,9 @@ class GraphImporter {
 public:
   GraphImporter(const Model &model, TensorPool &pool, const Bindings &bindings,
                 const ImportOptions &options);
-  /// For a subgraph of node `loc`, which is imported where `builder` stands. With `captures` that
-  /// is the end of a body of its own: values of outer graphs become arguments there.
+  /// For a subgraph of node `loc`, which is imported where `builder` stands. With `captures` it is
+  /// a body of its own, to whose end operations are added: values of outer graphs become its
+  /// arguments.
   GraphImporter(GraphImporter &parent, const onnx::GraphProto &graph, mlir::Location loc,
                 mlir::OpBuilder builder, Captures *captures);
 
@@ -89,21 +90,22 @@ public:
   llvm::FailureOr<llvm::SmallVector<mlir::Value>> importSubgraph(mlir::ValueRange inputs);
   /// A body for a subgraph: a function beside the entry's, without arguments.
   mlir::func::FuncOp createBody(mlir::Location loc, llvm::StringRef suffix);
-  /// A value of an outer graph as this one's operations may read it.
+  /// A value of an outer graph in the form that this graph's operations may read.
   mlir::Value read(mlir::Value outer);
   mlir::ModuleOp getModule() { return function->getParentOfType<mlir::ModuleOp>(); }
-  /// The most iterations for which a loop is unrolled where it need not be.
+  /// Loops of at most this many iterations are unrolled even if they need not be.
   int64_t getUnrolled() const { return options.unroll; }
-  /// Whether maxima and minima say what counts of equal operands (loom.ties).
+  /// Whether maxima and minima record which of two equal operands counts (loom.ties).
   bool marksTies() const { return options.marksTies; }
   TensorPool &getPool() { return pool; }
   DataLengths &getLengths() { return *lengths; }
-  /// What training needs to know, of the whole function.
+  /// What training needs to know about the whole function.
   TrainingMarks &getTrainingMarks() { return *marks; }
   bool isTraining() const { return options.isTraining; }
-  /// Whether what is in training mode is taken as if it were not.
+  /// Whether operators in training mode are imported in evaluation mode.
   bool isInference() const { return options.isInference; }
-  /// Whether nodes become operations of a body, which runs any number of times, not of the entry.
+  /// Whether nodes become operations of a body, which runs any number of times, rather than of the
+  /// entry.
   bool isInBody() { return builder.getInsertionBlock() != &function.front(); }
 
   /// The value called `name`, which `reader` reads. Null, with an error, if there is none.
@@ -114,13 +116,13 @@ public:
     if (narrow)
       narrowTypes[name] = narrow;
   }
-  /// The narrow type of a value that was asked for before; null of any other.
+  /// The narrow type of a value that getValue has returned; null if it has none.
   mlir::Type getNarrow(llvm::StringRef name) const;
   bool isUsed(llvm::StringRef name) const { return used.contains(name); }
   /// Whether `name` is an optional input that the call of the current function does not give.
   bool isAbsent(llvm::StringRef name) const;
-  /// The attribute, or what the call gives for it if it refers to one of the function's attributes;
-  /// null if the call gives nothing.
+  /// The attribute, or its value in the call if it refers to one of the function's attributes; null
+  /// if the call has none.
   const onnx::AttributeProto *resolve(const onnx::AttributeProto &attribute) const;
   /// The version of an operator set in the model, or in the function, which may name its own.
   int64_t getOpset(llvm::StringRef domain) const;
@@ -141,10 +143,10 @@ private:
   llvm::LogicalResult importNode(int index);
   llvm::LogicalResult importOutputs();
   /// Adds an output NAME.dimD for dimension D of output NAME whose length depends on data. Fails,
-  /// with an error, where an output depends on such a length in another way.
+  /// with an error, if an output depends on such a length in another way.
   llvm::LogicalResult addLengths(llvm::SmallVectorImpl<mlir::Value> &results,
                                  llvm::SmallVectorImpl<mlir::DictionaryAttr> &attributes);
-  /// Adds what takes the place of initializers in training, as outputs of their names.
+  /// Adds the next values of initializers in training, as outputs of their names.
   llvm::LogicalResult addUpdates(llvm::SmallVectorImpl<mlir::Value> &results,
                                  llvm::SmallVectorImpl<mlir::DictionaryAttr> &attributes);
   void setEvaluated();
@@ -152,7 +154,7 @@ private:
   mlir::DictionaryAttr describe(const onnx::ValueInfoProto &value, llvm::ArrayRef<int64_t> shape);
   mlir::Location getNodeLoc(int index);
   mlir::Value getSubgraphTensor(llvm::StringRef name, const Emitter &reader);
-  /// Runs the operator's function; what elements are moved keeps its narrow type.
+  /// Runs the operator's import function; moved elements keep their narrow type.
   llvm::LogicalResult importOperator(Node &node, const OpRule &rule, const onnx::NodeProto &proto);
 
   GraphImporter *parent = nullptr;
@@ -184,7 +186,7 @@ private:
   llvm::StringMap<mlir::Type> narrowTypes;
 };
 
-/// Erases what nothing uses from a function's body.
+/// Erases unused operations from a function's body.
 void eraseDeadOps(mlir::func::FuncOp function);
 /// The names a node reads, with those its subgraphs read of outer graphs.
 llvm::SmallVector<std::string> getReadNames(const onnx::NodeProto &node);

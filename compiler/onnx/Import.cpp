@@ -67,7 +67,7 @@ public:
   Importer(MLIRContext &context, const Model &model, const ImportOptions &options)
       : builder(&context), model(model), options(options),
         loc(NameLoc::get(builder.getStringAttr(model.path.string()))) {
-    // It may have derivatives of its own.
+    // The model may compute derivatives itself.
     if (llvm::any_of(model.proto->opset_import(), [](const onnx::OperatorSetIdProto &opset) {
           return opset.domain() == kTrainingDomain;
         }))
@@ -105,7 +105,7 @@ private:
     if (ir < kFirstIr || ir > kLastIr)
       return emitError(loc) << "IR version " << ir << " is not one of " << kFirstIr << " to "
                             << kLastIr << "; convert the model with onnx.version_converter";
-    // One without standard operators needs none.
+    // A model without standard operators needs none.
     bool isStandard = llvm::any_of(model.proto->graph().node(), [](const onnx::NodeProto &node) {
       return normalizeDomain(node.domain()).empty();
     });
@@ -119,7 +119,7 @@ private:
     return success();
   }
 
-  /// Reports and dumps are UTF-8, as ONNX says that names are.
+  /// Reports and dumps are UTF-8, and ONNX requires it of names.
   LogicalResult checkName(const std::string &name) const {
     if (llvm::json::isUTF8(name))
       return success();
@@ -150,7 +150,7 @@ private:
     return result;
   }
 
-  /// The inputs that are given: those that are no initializers.
+  /// The inputs except initializers.
   SmallVector<const onnx::ValueInfoProto *> getInputs() const {
     llvm::StringSet<> initializers;
     for (const onnx::TensorProto &tensor : model.proto->graph().initializer())
@@ -179,7 +179,7 @@ private:
     return names.empty() ? "none" : names;
   }
 
-  /// Every dimension has a size, and every size a dimension.
+  /// Fails unless every dimension has a size, and every size a dimension.
   LogicalResult checkDims() {
     llvm::MapVector<StringAttr, StringRef> dims = collectDims();
     LogicalResult result = success();
@@ -190,7 +190,7 @@ private:
     auto isBound = [&](StringRef name) {
       return llvm::any_of(options.dims, [&](const auto &dim) { return dim.first == name; });
     };
-    // Exporters name what is one of several parts: `past + sequence`, `past + 1`.
+    // Exporters give sums names such as `past + sequence` and `past + 1`.
     auto isSum = [&](StringRef name) {
       return name.contains(" + ") && llvm::all_of(llvm::split(name, " + "), [&](StringRef part) {
                return isBound(part) || llvm::all_of(part, llvm::isDigit);
@@ -324,7 +324,7 @@ private:
     return declareStates(function, options);
   }
 
-  /// Weights of which only the shape was read.
+  /// Erases weights whose shape alone was read.
   static void eraseUnusedWeights(ModuleOp module) {
     llvm::DenseSet<StringAttr> used;
     module.walk([&](loom::GetWeightOp op) { used.insert(op.getNameAttr().getAttr()); });

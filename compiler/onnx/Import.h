@@ -25,31 +25,31 @@ struct ImportOptions {
   /// Loops of at most this many iterations become that many copies of their body.
   int64_t unroll = 8;
 
-  /// Whether maxima and minima say which operand counts where both are equal (loom.ties), for a
-  /// derivative as activation functions have it.
+  /// Whether maxima and minima record which of two equal operands counts (loom.ties), so that
+  /// derivatives are those of the activation functions.
   bool marksTies = false;
 
-  /// Whether the program will be trained. There are two functions per specialisation then: one of
-  /// entry `train_step` is the model as it says, where results with `loom.updates` give the next
-  /// values of running statistics; in the one of entry `main` nothing is in training mode. Float
-  /// initializers of one element and rank 1 or more stay weights.
+  /// Whether the program will be trained. Each specialisation then has two functions: entry
+  /// `train_step` is the model as written, where results with `loom.updates` are the next values of
+  /// running statistics; entry `main` is the model in evaluation mode. Float initializers of one
+  /// element and rank 1 or more stay weights.
   bool isTraining = false;
-  /// With `isTraining`: functions of entry `train_step` have so many parts of the batch, the
-  /// dimension that comes first in all inputs of one name, and say so in `loom.batch`.
+  /// With `isTraining`: functions of entry `train_step` compute one of this many parts of the
+  /// batch, the dimension that comes first in all inputs with a named one; `loom.batch` records it.
   int64_t microbatches = 1;
-  /// Takes all that is in training mode as if it were not.
+  /// Imports operators in training mode in evaluation mode.
   bool isInference = false;
 
-  /// Inputs and the outputs whose values they are in the next call: names in which one `*` stands
-  /// for any text, the same in both.
+  /// Pairs of an input and the output that is its value in the next call: names in which one `*`
+  /// stands for any text, the same in both.
   std::vector<std::pair<std::string, std::string>> states;
 
-  /// Files of external weights may be absent; values that the import itself needs have to be there.
+  /// Files of external weights may be missing; values that the import itself needs must exist.
   bool mayLackWeights = false;
 
-  /// Adds what `--state` says, `INPUT=OUTPUT`. The error is one line; empty on success.
+  /// Adds an argument of `--state`, `INPUT=OUTPUT`. The error is one line; empty on success.
   std::string addState(llvm::StringRef text);
-  /// Adds what `--dim` says, `NAME=SIZE[,SIZE]...`. The error is one line; empty on success.
+  /// Adds an argument of `--dim`, `NAME=SIZE[,SIZE]...`. The error is one line; empty on success.
   std::string addDim(llvm::StringRef text);
 };
 

@@ -13,7 +13,7 @@ using dist::ReductionKind;
 
 static Type getIndexType(Node &node) { return IntegerType::get(node.getContext(), 64); }
 
-/// The dimension that attribute `name` says.
+/// The dimension of x in attribute `name`, counted from the front.
 static std::optional<int64_t> getAxis(Node &node, Value x, int64_t otherwise,
                                       StringRef name = "axis") {
   if (!x)
@@ -21,7 +21,7 @@ static std::optional<int64_t> getAxis(Node &node, Value x, int64_t otherwise,
   return node.normalizeAxis(node.intAttribute(name, otherwise), getTensorType(x).getRank());
 }
 
-/// Indices as i64, not negative: they count from the end where they are. Known ones are checked.
+/// Indices as non-negative i64; negative ones count from the end. Known ones are checked.
 static Value normalizeIndices(Node &node, unsigned operand, int64_t size) {
   Value indices = node.operand(operand);
   if (!indices)
@@ -48,7 +48,7 @@ static Value gatherElements(Node &node, Value x, Value indices, int64_t dim) {
 // Gather and scatter
 //===----------------------------------------------------------------------===//
 
-/// Fails unless `indices` fit into `x` beside `axis`.
+/// Fails unless `indices` fit into `x` in all dimensions except `axis`.
 static LogicalResult checkExtents(Node &node, Value x, Value indices, int64_t axis) {
   bool fits = getShape(x).size() == getShape(indices).size();
   for (size_t i = 0; fits && i < getShape(x).size(); ++i)
@@ -97,7 +97,7 @@ static Value scatter(Node &node, Value x, Value indices, Value updates, int64_t 
   return node.emit<loom::ScatterOp>(x.getType(), x, indices, updates, dim, attr);
 }
 
-/// Updates may cover a corner of the other dimensions: the rest is joined to it again.
+/// Updates may cover a corner of the other dimensions: the rest is cut off, then joined again.
 static Value scatterCorner(Node &node, Value x, Value indices, Value updates, int64_t axis,
                            std::optional<ReductionKind> kind) {
   for (int64_t i = 0, rank = getShape(x).size(); i < rank; ++i) {
@@ -147,7 +147,7 @@ static Value linearize(Node &node, unsigned operand, ArrayRef<int64_t> shape, in
   return number;
 }
 
-/// Fails unless every known tuple of indices lies in the dimensions from `first` on.
+/// Fails unless every known tuple of indices is within the dimensions from `first` on.
 static LogicalResult checkTuples(Node &node, unsigned operand, ArrayRef<int64_t> shape,
                                  int64_t first) {
   Value tuples = node.operand(operand);
@@ -170,7 +170,7 @@ static LogicalResult checkTuples(Node &node, unsigned operand, ArrayRef<int64_t>
 
 static int64_t countIn(ArrayRef<int64_t> shape) { return loom::countElements(shape); }
 
-/// The dimensions that tuples index become one, and a slice of it is one update.
+/// Collapses the dimensions that tuples index into one, of which each update is a slice.
 static LogicalResult importScatterND(Node &node) {
   Value x = node.operand(0), updates = node.operand(2);
   auto kind = getReductionKind(node);
@@ -184,7 +184,7 @@ static LogicalResult importScatterND(Node &node) {
   if (getShape(updates) != ArrayRef<int64_t>(expected))
     return node.error() << "updates are " << toString(getShape(updates)) << ", expected "
                         << toString(expected);
-  // Dimensions that are not indexed stay, so that they can be split.
+  // Dimensions that are not indexed stay, so that they can be sharded.
   Dims whole{countIn(ArrayRef(shape).take_front(depth))}, part{count};
   for (int64_t size : ArrayRef(shape).drop_front(depth)) {
     whole.push_back(size);
@@ -196,7 +196,7 @@ static LogicalResult importScatterND(Node &node) {
   return node.setResult(node.reshape(result, shape));
 }
 
-/// Batches and the dimensions that tuples index become one, of which rows are gathered.
+/// Collapses batches and the dimensions that tuples index into one, and gathers its rows.
 static LogicalResult importGatherND(Node &node) {
   Value x = node.operand(0), tuples = node.operand(1);
   int64_t batches = node.intAttribute("batch_dims", 0);
@@ -230,7 +230,7 @@ static LogicalResult importGatherND(Node &node) {
   return node.setResult(node.reshape(taken, result));
 }
 
-/// Writes a stretch per batch into a cache, at most once around it.
+/// Writes a range per batch into a cache, at most once around it.
 static LogicalResult importTensorScatter(Node &node) {
   Value cache = node.operand(0), updates = node.operand(1);
   auto axis = getAxis(node, cache, -2);
@@ -245,7 +245,7 @@ static LogicalResult importTensorScatter(Node &node) {
   std::string mode = node.stringAttribute("mode", "linear");
   if (mode != "linear" && mode != "circular")
     return node.error() << "mode '" << mode << "' is neither linear nor circular";
-  // One stretch for all is written by whole rows.
+  // One range for all batches is written as whole rows.
   bool isOne = !node.hasOperand(2) || expected[0] == 1;
   Dims placed = isOne ? Dims{expected[*axis]} : expected;
   Value places = node.iota(RankedTensorType::get(placed, getIndexType(node)), isOne ? 0 : *axis);
@@ -306,7 +306,7 @@ static LogicalResult importCenterCropPad(Node &node) {
   return node.setResult(x);
 }
 
-/// The first lengths[batch] places of the time axis in the opposite order.
+/// Reverses the first lengths[batch] places of the time axis.
 static LogicalResult importReverseSequence(Node &node) {
   Value x = node.operand(0), lengths = node.operand(1);
   auto batch = getAxis(node, x, 1, "batch_axis"), time = getAxis(node, x, 0, "time_axis");

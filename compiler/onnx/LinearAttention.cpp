@@ -134,8 +134,8 @@ private:
     return node.binary<loom::AddOp>(past, attentionOutput(node, scores, value));
   }
 
-  /// One step: the state decays, what it already answers to the key is taken off the value, and
-  /// their product is added.
+  /// One step: the state decays, its answer to the key is subtracted from the value, and the
+  /// product of key and value is added.
   Value step(int64_t i) {
     auto at = [&](Value x) { return node.slice(x, 2, i, i + 1); };
     Value k = at(key), v = at(value);

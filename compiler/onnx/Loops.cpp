@@ -15,7 +15,7 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::onnx_import;
 
-/// The most iterations for which a loop is unrolled because it cannot be anything else.
+/// The most iterations of a loop that is unrolled because it cannot stay a loop.
 static constexpr int64_t kMaxUnrolled = 1024;
 
 namespace {
@@ -26,7 +26,7 @@ struct Iteration {
   SmallVector<Value> carried, stacked;
 };
 
-/// A tensor of which, or into which, an iteration takes one slice.
+/// A tensor of which each iteration reads, or writes, one slice.
 struct Slices {
   Value whole; // of an input
   int64_t axis = 0;
@@ -430,7 +430,7 @@ LogicalResult onnx_import::importBatchedScan(Node &node) {
   int64_t batch = getShape(node.operand(1)).empty() ? 0 : getShape(node.operand(1))[0];
   if (batch < 1)
     return node.error() << "has no batch to scan";
-  // Each of the batch is scanned by a loop of its own.
+  // Each batch element is scanned by a loop of its own.
   if (batch > kMaxUnrolled)
     return node.error() << "scans a batch of " << batch << "; opset 8 batches of at most "
                         << kMaxUnrolled << " are supported; convert the model to opset 9";

@@ -36,7 +36,7 @@ static LogicalResult checkTargets(Node &node) {
   return node.checkSameElementType(scores, node.operand(2));
 }
 
-/// Losses as attribute `reduction` joins them; the mean is that of the weights, where there are
+/// Reduces losses as attribute `reduction` says; the mean divides by the sum of the weights, if
 /// any.
 static Value reduceLosses(Node &node, Value losses, Value weights) {
   std::string reduction = node.stringAttribute("reduction", "mean");
@@ -88,7 +88,7 @@ static LogicalResult importNegativeLogLikelihood(Node &node) {
   return node.setResult(negativeLogLikelihood(node, node.operand(0)));
 }
 
-/// The same of log softmax along the classes, which is the second result.
+/// The same for the log softmax along the classes, which is the second result.
 static LogicalResult importSoftmaxCrossEntropy(Node &node) {
   if (failed(checkTargets(node)))
     return failure();

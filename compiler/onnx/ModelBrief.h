@@ -12,7 +12,7 @@
 
 namespace gridloom {
 
-/// A dimension that has a size, or what --dim calls it.
+/// A dimension: its size or, if open, its name for --dim.
 struct BriefDim {
   std::string name;
   int64_t size = 0;

@@ -1,4 +1,4 @@
-//===- ModelIdentity.cpp - what makes a model the same --------------------===//
+//===- ModelIdentity.cpp - digest of a model's graph ----------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -16,7 +16,7 @@ using namespace gridloom::onnx_import;
 static constexpr size_t kDigits = 32;
 
 namespace {
-/// Writes down a graph, each text with its length so that no two graphs are written alike.
+/// Encodes a graph, each text with its length, so that no two graphs have the same encoding.
 class Describer {
 public:
   explicit Describer(ModelIdentity &identity) : identity(identity) {}

@@ -1,4 +1,4 @@
-//===- ModelIdentity.h - what makes a model the same ------------*- C++ -*-===//
+//===- ModelIdentity.h - digest of a model's graph --------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -15,8 +15,8 @@ namespace gridloom {
 
 struct ModelIdentity {
   std::string name; ///< the graph's
-  /// Of nodes with their attributes, inputs and outputs, and of initializers without their values:
-  /// 32 hexadecimal digits. A model that was trained further has the same.
+  /// Digest of nodes with their attributes, inputs and outputs, and of initializers without their
+  /// values: 32 hexadecimal digits. A model that was trained further has the same one.
   std::string graph;
   /// Of nodes, initializers, inputs and outputs, in subgraphs and functions too.
   llvm::StringSet<> names;

@@ -31,7 +31,7 @@ std::shared_ptr<const onnx::ModelProto> parse(const rt::OnnxFile &file, uint64_t
   return proto;
 }
 
-/// Runs `action`; what it throws becomes the text returned.
+/// Runs `action` and returns the message of what it throws.
 template <typename ActionT> std::string guard(ActionT action) {
   try {
     action();
@@ -45,7 +45,7 @@ template <typename ActionT> std::string guard(ActionT action) {
 
 } // namespace
 
-/// Opens the file; all that is read of it later is of what was opened.
+/// Opens the file; all later reads use the open file.
 static void open(const std::filesystem::path &path, Model &model) {
   model.path = path;
   model.file = std::make_shared<rt::OnnxFile>(path);

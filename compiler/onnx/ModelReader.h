@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The file's graph as protobuf reads it, and where its weights are. Compiled with exceptions, which
-// end here: the rest of the importer is without.
+// The file's graph as protobuf reads it, and where its weights are. Compiled with exceptions and
+// catches them: the rest of the importer has none.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_COMPILER_ONNX_MODELREADER_H
@@ -35,21 +35,21 @@ struct Model {
   std::shared_ptr<const rt::OnnxFile> file;
   /// Without the payload of large tensors.
   std::shared_ptr<const onnx::ModelProto> proto;
-  /// Weights' files that are not there are no error.
+  /// Missing weight files are no error.
   bool mayLackWeights = false;
-  /// Every tensor of the main graph, with where its values are.
+  /// Every tensor of the main graph, with the place of its values.
   std::vector<rt::OnnxTensor> tensors;
 };
 
 /// Reads a model's graph; weights stay where they are. The error is one line; empty on success.
 std::string readModel(const std::filesystem::path &path, Model &model);
-/// The same without the digest, for a model that was read before; all of the file with
-/// `withWeights`.
+/// The same without the digest, for a model that was read before; `withWeights` reads the whole
+/// file.
 std::string readGraph(const std::filesystem::path &path, Model &model, bool withWeights = false);
 /// Reads a tensor's values: row-major, little-endian. The error is one line; empty on success.
 std::string readTensor(const Model &model, const rt::OnnxTensor &tensor, std::vector<char> &data);
-/// Checks that a tensor's file exists inside the model's folder and holds it, or is not there and
-/// need not be. The error is one line; empty on success.
+/// Checks that a tensor's file exists inside the model's folder and holds it, or is missing and may
+/// be (mayLackWeights). The error is one line; empty on success.
 std::string checkTensor(const Model &model, const rt::OnnxTensor &tensor);
 
 } // namespace gridloom::onnx_import

@@ -14,8 +14,8 @@ class Document;
 
 namespace gridloom::onnx_import {
 
-/// Says what a model takes, gives, computes and weighs. Reads no weights. The error is one line;
-/// empty on success.
+/// Describes a model's inputs, outputs, operators and weights. Reads no weights. The error is one
+/// line; empty on success.
 std::string summarizeModel(const std::string &path, Document &document);
 
 /// "float" for 1, ...

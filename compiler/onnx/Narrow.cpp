@@ -44,7 +44,7 @@ Type onnx_import::getCarrier(Type type) {
 // Conversions
 //===----------------------------------------------------------------------===//
 
-/// i32 numbers whose lowest bits count, in the carrier of an integer type.
+/// The lowest bits of i32 numbers as an integer type, in its carrier.
 static Value wrap(Emitter &emitter, Value x, IntegerType type) {
   unsigned bits = type.getWidth();
   Value low = emitter.binary<loom::AndOp>(x, static_cast<double>((1 << bits) - 1));

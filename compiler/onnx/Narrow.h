@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Files pack INT4, UINT4, INT2, UINT2 and FLOAT4E2M1 into bytes. Programs hold one number per byte,
-// as the smallest type that has all of them: i8, ui8, f8E4M3FN. Which values are narrow is known
-// while a model is imported, by name; ONNX lets them be moved and converted only.
+// as the smallest type that has all of them: i8, ui8, f8E4M3FN. Only the importer knows, by name,
+// which values are narrow; ONNX operators may only move and convert them.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_COMPILER_ONNX_NARROW_H

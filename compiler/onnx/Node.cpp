@@ -225,7 +225,7 @@ const onnx::AttributeProto *Node::findAttribute(StringRef name) const {
 
 const onnx::AttributeProto *Node::findAttribute(StringRef name, int type) const {
   const onnx::AttributeProto *attribute = findAttribute(name);
-  // Files of old exporters do not say the type.
+  // Files of old exporters lack the type.
   if (!attribute || attribute->type() == type ||
       attribute->type() == onnx::AttributeProto::UNDEFINED)
     return attribute;

@@ -43,7 +43,7 @@ public:
   bool hasOperand(unsigned index) const { return index < operands.size() && operands[index]; }
   /// The operand; null, with an error, if it is absent.
   mlir::Value operand(unsigned index) const;
-  /// The narrow type that an operand's elements stand for; null if they are what they seem.
+  /// The narrow type that an operand's elements stand for; null if there is none.
   mlir::Type getNarrow(unsigned index) const;
   /// The type of a given operand's elements, which may be narrow.
   mlir::Type getElement(unsigned index) const;
@@ -51,8 +51,8 @@ public:
   std::optional<loom::HostTensor> constantOperand(unsigned index) const;
   /// The same, also of a small initializer of floats, which then is part of the program.
   std::optional<loom::HostTensor> foldedOperand(unsigned index) const;
-  /// The integers of operand `index`, which `name` calls by its ONNX name. An error if they are not
-  /// known at compile time.
+  /// The integers of operand `index`, whose ONNX name is `name`. An error if they are not known at
+  /// compile time.
   std::optional<Dims> intsOperand(unsigned index, llvm::StringRef name) const;
   /// The one number of operand `index`; nothing, without an error, if the operand is absent. Fails
   /// if it is not known at compile time.
@@ -64,8 +64,8 @@ public:
   /// Fails if the value is null. Its elements stand for those of `narrow`, if given.
   llvm::LogicalResult setResult(unsigned index, mlir::Value value, mlir::Type narrow = {});
   llvm::LogicalResult setResult(mlir::Value value) { return setResult(0, value); }
-  /// Of equal operands of a maximum or minimum, `side` counts (loom.ties), where the import keeps
-  /// such things. Returns it.
+  /// Records that `side` of equal operands of a maximum or minimum counts (loom.ties), if the
+  /// import marks ties. Returns `extremum`.
   mlir::Value markTies(mlir::Value extremum, llvm::StringRef side) const;
 
   //===--------------------------------------------------------------------===//
@@ -105,7 +105,7 @@ public:
   llvm::LogicalResult checkSameElementType(mlir::Value x, mlir::Value y) const;
   /// The MLIR type of a TensorProto.DataType; null, with an error, if there is none.
   mlir::Type elementType(int64_t onnxType) const;
-  /// The same, or a narrow type: of what an operator converts to.
+  /// The same, or a narrow type, for an operator that converts.
   mlir::Type convertedType(int64_t onnxType) const;
 
 private:

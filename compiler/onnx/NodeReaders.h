@@ -13,14 +13,14 @@
 
 namespace gridloom {
 
-/// What a model's main graph says of a name.
+/// A node of a model's main graph and those that read its results.
 struct NodeReaders {
-  std::string node; ///< that has the name, or makes the tensor of that name
+  std::string node; ///< that has the name, or produces the tensor of that name
   /// All nodes that its results reach, the nearest first.
   std::vector<std::string> readers;
 };
 
-/// None where no node has the name or makes a tensor of it, or the model cannot be read. Reads no
+/// None if no node has the name or produces a tensor of it, or the model cannot be read. Reads no
 /// weights.
 std::optional<NodeReaders> findReaders(const std::filesystem::path &model, const std::string &name);
 

@@ -84,8 +84,8 @@ static LogicalResult importStatistics(Node &node, Value x, int64_t axis, double 
                      2, node.binary<loom::DivideOp>(node.splatLike(deviation, 1), deviation))));
 }
 
-/// The operand as rows of the dimensions that are normalised, from attribute axis on, and the
-/// operands after it that are there as vectors of such a row.
+/// Operand 0 as rows of the normalised dimensions, from attribute axis on, and the given operands
+/// after it as vectors of a row's length.
 struct Rows {
   Value x;
   SmallVector<Value> parameters;
@@ -163,8 +163,8 @@ static LogicalResult checkChannels(Node &node, unsigned first, unsigned last,
   return success();
 }
 
-/// Result `index` is the running statistic of operand `index` + 2 after this batch, of which
-/// `current` is the statistic: old * momentum + current * (1 - momentum). Training makes it the
+/// Result `index` is the running statistic of operand `index` + 2 after this batch, whose own
+/// statistic is `current`: old * momentum + current * (1 - momentum). Training makes it the
 /// operand's next value.
 static LogicalResult importRunning(Node &node, unsigned index, Value current) {
   GraphImporter &importer = node.getImporter();
@@ -190,7 +190,8 @@ static LogicalResult importRunning(Node &node, unsigned index, Value current) {
 }
 
 /// (x - mean) * scale / sqrt(variance + epsilon) + bias with the statistics of the batch, over all
-/// dimensions but the channels (Ioffe and Szegedy 2015, algorithm 1); of 16-bit floats in f32.
+/// dimensions but the channels (Ioffe and Szegedy 2015, algorithm 1). 16-bit floats are computed in
+/// f32.
 static LogicalResult importBatchStatistics(Node &node) {
   Value x = node.operand(0);
   Type element = getTensorType(x).getElementType();
@@ -217,7 +218,8 @@ static LogicalResult importBatchStatistics(Node &node) {
                                failed(node.setResult(4, node.convert(variance, element))))));
 }
 
-/// As trained: by attribute training_mode, and up to version 9 with all five results.
+/// Whether the node is in training mode: by attribute training_mode, and up to version 9 by having
+/// all five results.
 static bool usesBatchStatistics(const Node &node) {
   if (node.getImporter().isInference())
     return false;
@@ -271,7 +273,7 @@ static LogicalResult importInstanceNormalization(Node &node) {
   return node.setResult(node.binary<loom::AddOp>(scaled, perChannel(node, node.operand(2), shape)));
 }
 
-/// One number per group as one per channel.
+/// Repeats one number per group for each of its channels.
 static Value repeatGroups(Node &node, Value vector, int64_t channels) {
   int64_t groups = getShape(vector)[0];
   return node.reshape(node.broadcast(vector, {groups, channels / groups}, {0}), {channels});

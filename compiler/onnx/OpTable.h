@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 //
 // One row per operator and form. A row covers the operator-set versions in which the operator has
-// that form; a function covers differences that are only where an argument comes from.
+// that form; a function covers differences that concern only where an argument comes from.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_COMPILER_ONNX_OPTABLE_H
@@ -18,8 +18,8 @@ namespace gridloom::onnx_import {
 /// Operator sets of the standard domain that can be imported. After 28, operators may have changed
 /// in ways unknown here.
 inline constexpr int64_t kFirstOpset = 1, kLastOpset = 28;
-/// From here on operators have rows; before, only those that were the same already. Until then
-/// broadcasting was an attribute.
+/// From this version on all operators have rows; before, only those that have not changed since.
+/// Earlier versions had broadcasting as an attribute.
 inline constexpr int64_t kFirstWholeOpset = 7;
 
 /// ONNX's domain of derivatives and optimizers.
@@ -37,7 +37,7 @@ struct OpRule {
   llvm::StringLiteral domain = "";
 };
 
-/// A domain by its one name: the standard one also goes by "ai.onnx".
+/// Normalises a domain's name: "ai.onnx" is the standard domain, "".
 inline llvm::StringRef normalizeDomain(llvm::StringRef domain) {
   return domain == "ai.onnx" ? "" : domain;
 }
@@ -46,12 +46,12 @@ std::string getQualifiedName(llvm::StringRef domain, llvm::StringRef opType);
 
 /// The row of an operator, by its qualified name; null if there is none.
 const OpRule *findRule(llvm::StringRef name, int64_t opset);
-/// Whether an operator, by its qualified name, gives elements of its operands as they are.
+/// Whether an operator, by its qualified name, only moves elements of its operands.
 bool movesElements(llvm::StringRef name);
 /// Whether it may have operands of fewer than 8 bits an element: it converts them, or moves them
 /// only.
 bool takesNarrow(llvm::StringRef name);
-/// The same of 8-bit floats.
+/// The same for 8-bit floats.
 bool takesFloat8(llvm::StringRef name);
 /// Whether it may have operands that are sequences.
 bool takesSequences(llvm::StringRef name);

@@ -6,8 +6,8 @@
 //
 // Adagrad, Adam and Momentum of domain ai.onnx.preview.training, version 1, as ONNX's schemas write
 // them. They differ from PyTorch's in what decays and where epsilon is. Operands are the rate R and
-// the number of updates T, then lists: all tensors, all their gradients, and all of each thing that
-// is kept from one step to the next. Results are the lists without the gradients.
+// the number of updates T, then lists: all tensors, all their gradients, and all of each kind of
+// optimizer state. Results are the lists without the gradients.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/OpTable.h"
@@ -19,13 +19,13 @@ using namespace gridloom::onnx_import;
 
 namespace {
 
-/// One tensor's step; all terms are of its type, but the numbers, which are of rank 0.
+/// The step of one tensor. All terms have its type, except numbers, which have rank 0.
 struct TensorStep {
   Term rate, count;
   /// Whether T is above 0, i1.
   Term hasBegun;
   Term tensor, gradient;
-  /// What is kept, in the order of the operands; the step puts the next values here.
+  /// The optimizer state, in the order of the operands; the step puts the next values here.
   SmallVector<Term> kept;
 
   Term spread(const Term &number) const { return train::spread(number, tensor.getType()); }
@@ -67,7 +67,7 @@ static LogicalResult checkLists(Node &node, unsigned lists, unsigned count) {
   return success();
 }
 
-/// Applies `formula` to each tensor, of which `kept` things are kept.
+/// Applies `formula` to each tensor, which has `kept` tensors of optimizer state.
 static LogicalResult importSteps(Node &node, unsigned kept, Formula formula) {
   Value rate = readScalar(node, 0, "R"), count = readScalar(node, 1, "T");
   if (!rate || !count)

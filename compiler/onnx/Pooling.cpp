@@ -28,7 +28,7 @@ std::optional<WindowShape> onnx_import::readPool(Node &node, Value x) {
 // MaxPool
 //===----------------------------------------------------------------------===//
 
-/// All windows of x's spatial dimensions, at the end; padding is `fill`.
+/// All windows of x's spatial dimensions, as additional dimensions at the end; padding is `fill`.
 static Value slide(Node &node, Value x, Attribute fill, const WindowShape &window) {
   SmallVector<int64_t> padded(getShape(x)), low(padded.size(), 0), high(low), interior(low), dims;
   size_t first = padded.size() - window.rank();

@@ -190,7 +190,7 @@ FailureOr<Quantized> onnx_import::quantizeByRange(Node &node, Value x) {
   Value low = node.binary<loom::MinimumOp>(extreme(dist::ReductionKind::Min), 0.0);
   Value range = node.binary<loom::SubtractOp>(high, low);
   Value scale = node.binary<loom::DivideOp>(range, 255.0);
-  // Zeros alone: any scale but 0 does; ONNX Runtime's is 1.
+  // If all numbers are zero, any scale except 0 works; ONNX Runtime's is 1.
   scale =
       node.select(node.compare(loom::Direction::EQ, range, 0.0), node.splatLike(scale, 1), scale);
   Type byte = IntegerType::get(node.getContext(), 8, IntegerType::Unsigned);
@@ -235,7 +235,7 @@ static LogicalResult importMatMulInteger(Node &node) {
   return node.setResult(node.matmul(x, y));
 }
 
-/// x, its scale and zero point, y, its, and the result's.
+/// Operands are x, its scale and zero point, the same of y, and the result's scale and zero point.
 static LogicalResult importQLinearMatMul(Node &node) {
   Type i32 = IntegerType::get(node.getContext(), 32), f32 = Float32Type::get(node.getContext());
   Value product = node.matmul(centre(node, 0, 2, 2, i32), centre(node, 3, 5, 1, i32));
@@ -257,7 +257,7 @@ static LogicalResult importQLinearMatMul(Node &node) {
                                  zeroPoint, getTensorType(node.operand(7)).getElementType()));
 }
 
-/// The convolution of centred integers, padded with zeros: with what the zero point stands for.
+/// The convolution of centred integers, padded with zeros, which stand for the zero point.
 static Value convolveIntegers(Node &node, Value x, Value weight) {
   if (!x || !weight)
     return {};

@@ -10,15 +10,15 @@
 
 namespace gridloom::onnx_import {
 
-/// x, whole numbers, as integers of `type`, in its carrier: what is too large or small becomes the
-/// nearest there is. Null, with an error, if `type` is no integer of 2 to 32 bits.
+/// Converts whole numbers x to integers of `type`, in its carrier, clamped to its range. Null, with
+/// an error, if `type` is no integer of 2 to 32 bits.
 mlir::Value saturate(Node &node, mlir::Value x, mlir::Type type);
-/// x / scale, rounded, halves to even, plus the zero point (none if null), saturated to `type`. To
-/// a float only the sum is rounded, and the node's `saturate` decides what too large numbers
-/// become. `type` may be narrow.
+/// x / scale, rounded, halves to even, plus the zero point (none if null), saturated to `type`. For
+/// floats only the sum is rounded, and the node's `saturate` decides what numbers that are too
+/// large become. `type` may be narrow.
 mlir::Value quantize(Node &node, mlir::Value x, mlir::Value scale, mlir::Value zeroPoint,
                      mlir::Type type);
-/// A scale or zero point as something that broadcasts with `shape`: one number, one for each
+/// A scale or zero point reshaped so that it broadcasts with `shape`: one number, one for each
 /// element of `axis` (not given: of the last dimension), or one for each block of `block` along it.
 mlir::Value spread(Node &node, mlir::Value parameter, llvm::ArrayRef<int64_t> shape,
                    std::optional<int64_t> axis, int64_t block);

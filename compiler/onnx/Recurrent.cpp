@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The product of all steps' inputs with W is one matrix product before the loop; what is left of a
-// step is the product of the state with R and the cell's arithmetic.
+// The product of all steps' inputs with W is one matrix product before the loop; each step then
+// needs only the product of the state with R and the cell's arithmetic.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/Recurrent.h"
@@ -156,7 +156,7 @@ Value onnx_import::activateByName(Node &node, StringRef name, std::optional<doub
 
 namespace {
 
-/// What RNN, GRU and LSTM have in common: `gates` rows of weights per hidden number.
+/// The common part of RNN, GRU and LSTM, which have `gates` rows of weights per hidden number.
 class RecurrentImport {
 public:
   RecurrentImport(Node &node, int64_t gates, bool hasCellState, ArrayRef<StringRef> defaults)
@@ -186,8 +186,8 @@ public:
   }
 
 protected:
-  /// The state after a step, in place, and its output. `gate` is x W + the bias, [batch, gates *
-  /// size].
+  /// Computes one step: replaces `state` and returns the output. `gate` is x W + the bias, [batch,
+  /// gates * size].
   virtual Value step(Value gate, MutableArrayRef<Value> state) = 0;
 
   Value getGate(Value all, int64_t index) const {
@@ -207,7 +207,7 @@ protected:
                    failed(checkShape(1, {directions, gates * size, getShape(x)[2]})) ||
                    failed(checkShape(2, {directions, gates * size, size})));
   }
-  /// Reads the current direction's R; x times its W, [steps, batch, gates * size].
+  /// Reads the current direction's R. Returns x times its W, [steps, batch, gates * size].
   virtual Value readWeights() {
     recurrence = takeDirection(node.operand(2), {gates * size, size});
     Value weight = takeDirection(node.operand(1), {gates * size, getShape(x)[2]});
@@ -234,7 +234,7 @@ protected:
   Value takeDirection(Value all, ArrayRef<int64_t> shape) const {
     return node.reshape(node.slice(all, 0, direction, direction + 1), shape);
   }
-  /// Function `index` of this direction, after clipping.
+  /// Applies function `index` of this direction to clipped x.
   Value apply(unsigned index, Value x) const {
     if (clip > 0)
       x = node.binary<loom::MaximumOp>(node.binary<loom::MinimumOp>(x, clip), -clip);
@@ -252,7 +252,7 @@ protected:
   Value x; // [steps, batch, inputs]
   /// Weights of the current direction: [gates * size, size], [gates * size], [3 * size].
   Value recurrence, recurrenceBias, peephole;
-  /// Whether the step adds the recurrence's bias, or it is in the input's already.
+  /// Whether the step adds the recurrence's bias; otherwise the input's product includes it.
   virtual bool keepsRecurrenceBias() const { return false; }
 
 private:
@@ -318,7 +318,7 @@ private:
     return success();
   }
 
-  /// Lengths that are all the whole sequence need no masks.
+  /// If all lengths are the whole sequence, no masks are needed.
   LogicalResult readLengths() {
     if (!node.hasOperand(4))
       return success();
@@ -408,7 +408,7 @@ private:
 
   Value step(Value gate, MutableArrayRef<Value> state) override {
     Value hidden = state[0];
-    // Rows of the hidden gate are apart, as the reset may come before the product.
+    // Rows of the hidden gate are separate, because the reset may come before the product.
     Value gateRows = node.slice(recurrence, 0, 0, 2 * size);
     Value hiddenRows = node.slice(recurrence, 0, 2 * size, 3 * size);
     Value gateBias = recurrenceBias ? node.slice(recurrenceBias, 0, 0, 2 * size) : Value();

@@ -122,7 +122,7 @@ static LogicalResult importReduceLogSumExp(Node &node) {
   return node.setResult(result ? node.convert(result, element) : Value());
 }
 
-/// Reduces every spatial dimension of [n, c, ...].
+/// The spatial dimensions of x, [n, c, ...]. Fails, with an error, if there are none.
 static FailureOr<Dims> getSpatialDims(Node &node, Value x) {
   if (!x)
     return failure();

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Interpolation goes one axis at a time. Which elements of the axis an output position reads and
-// how they weigh depends on sizes alone, so it is computed here.
+// how they weigh depends on sizes alone, so it is computed at import.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/OpTable.h"
@@ -58,7 +58,7 @@ static double findSource(const ResizeMode &mode, const AxisResize &axis, int64_t
     double inside = output == 1 ? region / 2 : position * region / (output - 1);
     return inside + axis.regionBegin * (input - 1);
   }
-  // Its length is that of the result, a whole number.
+  // Here the length is the result's, a whole number.
   if (mode.transform == "pytorch_half_pixel")
     return axis.output == 1 ? 0 : centre;
   if (mode.transform == "half_pixel_symmetric")
@@ -84,7 +84,7 @@ static double weigh(const ResizeMode &mode, double distance) {
   return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
 }
 
-/// By how much wider a kernel a reduced image is filtered with antialias, inverted.
+/// The inverse of the factor by which antialias widens the kernel when an image shrinks.
 static double getShrink(const ResizeMode &mode, const AxisResize &axis) {
   return mode.antialias ? std::min(axis.scale, 1.0) : 1;
 }
@@ -211,7 +211,8 @@ static Value resizeAxis(Node &node, Value x, const ResizeMode &mode, const AxisR
   if (mode.mode == "nearest") {
     result = resizeNearest(node, x, axis, taps);
   } else {
-    // A row is multiplied as it lies; elsewhere few taps cost less than a matrix full of zeros.
+    // The last dimension is multiplied without transposing; elsewhere few taps cost less than a
+    // matrix full of zeros.
     constexpr size_t kMaxTaps = 4;
     constexpr int64_t kMaxMatrix = int64_t(1) << 26;
     bool isLast = axis.dim + 1 == getTensorType(x).getRank();
@@ -303,7 +304,7 @@ static LogicalResult setSizes(Node &node, MutableArrayRef<AxisResize> list, Arra
   return success();
 }
 
-/// The numbers of operand `region`: begins, then ends.
+/// Reads the regions from operand `index`: begins, then ends.
 static LogicalResult setRegion(Node &node, MutableArrayRef<AxisResize> list, unsigned index) {
   auto region = readNumbers(node, index, "roi");
   if (!region)
@@ -317,14 +318,14 @@ static LogicalResult setRegion(Node &node, MutableArrayRef<AxisResize> list, uns
   return success();
 }
 
-/// Resizes the axes that change. Only floats can be interpolated, so others are for a while.
+/// Resizes the axes that change. Other types are converted to f32 for interpolation.
 static LogicalResult resize(Node &node, Value x, const ResizeMode &mode,
                             ArrayRef<AxisResize> list) {
   Type element = getTensorType(x).getElementType();
   bool converts = mode.mode != "nearest" && !isa<FloatType>(element);
   Value result = converts ? node.convert(x, Float32Type::get(node.getContext())) : x;
   for (const AxisResize &axis : list) {
-    // Places and weights are computed here, for every element of the axis.
+    // Places and weights are computed at import, for every element of the axis.
     constexpr int64_t kLargest = int64_t(1) << 24;
     if (axis.input < 1 || axis.output < 1 || std::max(axis.input, axis.output) > kLargest)
       return node.error() << "cannot resize a dimension of " << axis.input << " to " << axis.output;

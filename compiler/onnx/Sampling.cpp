@@ -38,7 +38,7 @@ static Value addTaps(Node &node, Value x, int64_t count) {
 }
 
 /// The weighted elements that every sample reads, per tap: [batch, sample, taps..., c]. x is [n, c,
-/// spatial...]; `images` says which n each batch reads, or it is its own number.
+/// spatial...]; `images` has the n that each batch reads; without it, that is the batch's number.
 static Value readTaps(Node &node, Value x, Value images, ArrayRef<AxisTaps> axes) {
   SmallVector<int64_t> shape(getShape(x));
   size_t rank = axes.size();
@@ -116,8 +116,8 @@ static Value reflect(Node &node, Value x, double low, double high) {
                      node.binary<loom::SubtractOp>(number(node, rest, high), rest));
 }
 
-/// The weights of the elements at floor(x) - 1 to floor(x) + 2, or floor(x) and floor(x) + 1; x is
-/// [batch, sample], the distance from `base`.
+/// The weights of the elements at floor(x) - 1 to floor(x) + 2, or floor(x) and floor(x) + 1;
+/// `fraction`, [batch, sample], is x - floor(x).
 static Value weighTaps(Node &node, Value fraction, bool isCubic) {
   constexpr double a = -0.75;
   SmallVector<Value> weights;
@@ -155,7 +155,7 @@ static AxisTaps findGridTaps(Node &node, Value x, int64_t count, const GridMode 
         node.binary<loom::SubtractOp>(node.binary<loom::MultiplyOp>(x, size), 1), 0.5);
   if (mode.mode == "nearest")
     x = node.unary<loom::RoundNearestEvenOp>(x);
-  // Cubic interpolation brings each element inside, not the place between them: as PyTorch does.
+  // Cubic interpolation moves each tap inside, not the position between them, as PyTorch does.
   bool isCubic = mode.mode == "cubic";
   if (mode.padding == "border" && !isCubic)
     x = node.select(isInside(node, x, low, high), x, clamp(node, x, 0, size - 1));
@@ -250,7 +250,7 @@ static LogicalResult importAffineGrid(Node &node) {
   SmallVector<int64_t> shape{(*size)[0]};
   llvm::append_range(shape, ArrayRef<int64_t>(*size).drop_front(2));
   shape.push_back(rank);
-  // Row i of theta gives coordinate i, of which the first is the last spatial dimension's.
+  // Row i of theta gives coordinate i; coordinate 0 is that of the last spatial dimension.
   Value sum;
   for (int64_t i = 0; i <= rank; ++i) {
     Value column = node.reshape(node.slice(theta, 2, i, i + 1), {shape[0], rank});
@@ -276,8 +276,8 @@ static LogicalResult importAffineGrid(Node &node) {
 // RoiAlign
 //===----------------------------------------------------------------------===//
 
-/// Samples along one dimension of `size`: `begin` and `length` are of each region, [r]; `bins` bins
-/// of `ratio` samples each. [r, bins * ratio, 2 taps]
+/// The taps, [r, bins * ratio, 2], of samples along a dimension of `count` elements: `bins` bins of
+/// `ratio` samples in each region, which has `begin` and `length`, [r].
 static AxisTaps findRoiTaps(Node &node, Value begin, Value length, int64_t bins, int64_t ratio,
                             int64_t count) {
   if (!begin || !length)
@@ -505,7 +505,7 @@ static LogicalResult importDeformConv(Node &node) {
 // Col2Im
 //===----------------------------------------------------------------------===//
 
-/// Adds up windows' elements where they came from: for each element of the window a padded image.
+/// Adds the windows' elements where they came from, one padded image per element of the window.
 static LogicalResult importCol2Im(Node &node) {
   Value x = node.operand(0);
   auto image = node.intsOperand(1, "image_shape"), block = node.intsOperand(2, "block_shape");
@@ -520,7 +520,7 @@ static LogicalResult importCol2Im(Node &node) {
   if (!window)
     return failure();
   int64_t taps = loom::countElements(*block);
-  // Each is a few operations of the program.
+  // Each element becomes a few operations of the program.
   constexpr int64_t kMaxTaps = 4096;
   if (taps > kMaxTaps)
     return node.error() << "blocks of " << taps << " elements are larger than the " << kMaxTaps
@@ -567,7 +567,7 @@ static LogicalResult importCol2Im(Node &node) {
 //===----------------------------------------------------------------------===//
 
 /// Puts elements where MaxPool found them, zeros elsewhere. Indices are into a tensor of the size
-/// that the attributes give; a larger output has zeros behind it.
+/// that the attributes give; a larger output is padded with zeros at the end.
 static LogicalResult importMaxUnpool(Node &node) {
   Value x = node.operand(0), indices = node.operand(1);
   auto sizes = node.intsAttribute("kernel_shape");

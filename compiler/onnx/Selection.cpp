@@ -10,13 +10,13 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::onnx_import;
 
-/// Indices count from the end where they are negative.
+/// Negative indices count from the end.
 static Value makePositive(Node &node, Value indices, int64_t size) {
   Value wrapped = node.binary<loom::AddOp>(indices, static_cast<double>(size));
   return node.select(node.compare(loom::Direction::LT, indices, 0.0), wrapped, indices);
 }
 
-/// The least and the largest of values that are known or count up; none of others.
+/// The least and the largest of constant values or those of an iota; nothing for others.
 static std::optional<std::pair<int64_t, int64_t>> getKnownRange(Value value) {
   while (isa_and_nonnull<loom::ReshapeOp, loom::BroadcastOp, loom::ConvertOp, loom::TransposeOp>(
       value.getDefiningOp()))
@@ -36,16 +36,16 @@ static std::optional<std::pair<int64_t, int64_t>> getKnownRange(Value value) {
   return std::pair(*least, *most);
 }
 
-/// Whether a sum has every element of one side with every element of the other.
+/// Whether a sum combines every element of one side with every element of the other.
 static bool addsEachToEach(loom::AddOp op) {
   llvm::SmallDenseSet<int64_t> left = getVaryingDims(op.getLhs());
   return llvm::none_of(getVaryingDims(op.getRhs()),
                        [&](int64_t dim) { return left.contains(dim); });
 }
 
-/// Writes on the input that `indices` are, or are counted from, that it indexes a dimension of
-/// `size`: what --check-indices checks. Indices that are otherwise computed, or only some of the
-/// input's elements, are not: what no lookup reads may be anything.
+/// If `indices` are an input, or an input plus known numbers, records that it indexes a dimension
+/// of `size`, for --check-indices. Indices that are computed otherwise, or only some of an input's
+/// elements, are not recorded: an element that no lookup reads may be anything.
 static void declareIndices(Node &node, Value indices, int64_t size) {
   int64_t first = 0, last = 0;
   while (Operation *op = indices.getDefiningOp()) {
@@ -121,7 +121,7 @@ static Value sliceDim(Node &node, Value x, int64_t dim, int64_t start, int64_t e
   end = end < -size ? -1 : clamp(end, -1, size - 1);
   if (start <= end)
     return node.slice(x, dim, 0, 0);
-  // The same elements from the last one on, turned around.
+  // Take the same elements forwards, then reverse them.
   int64_t stride = step < -size ? size : -step;
   int64_t last = start - (start - end - 1) / stride * stride;
   x = node.slice(x, dim, last, start + 1, stride);
@@ -161,7 +161,7 @@ static LogicalResult importSlice(Node &node) {
   return node.setResult(x);
 }
 
-/// Keeps what is on or on one side of diagonal k of the last two dimensions.
+/// Keeps the elements on diagonal k of the last two dimensions and on one side of it.
 static LogicalResult importTrilu(Node &node) {
   Value x = node.operand(0);
   FailureOr<std::optional<double>> k = node.numberOperand(1, "k");

@@ -140,7 +140,7 @@ static LogicalResult importSequenceInsert(Node &node) {
   if (!tensor)
     return failure();
   size_t count = elements->size();
-  // Negative places count from the end of what is there, not of what will be.
+  // Negative places count from the end of what is there, not of the result.
   std::optional<int64_t> given;
   if (node.hasOperand(2)) {
     std::optional<Dims> ints =
@@ -262,7 +262,8 @@ static LogicalResult importConcatFromSequence(Node &node) {
   return node.setResult(node.concatenate(*elements, *axis));
 }
 
-/// The body for each tensor of the first sequence, and of others where it gets them.
+/// Imports the body for each tensor of the first sequence; other sequences give it their tensors,
+/// too.
 static LogicalResult importSequenceMap(Node &node) {
   const onnx::GraphProto *graph = node.graphAttribute("body");
   FailureOr<SmallVector<Value>> first = sequenceOperand(node, 0);
@@ -305,7 +306,7 @@ static LogicalResult importSequenceMap(Node &node) {
 // Optional values
 //===----------------------------------------------------------------------===//
 
-/// Whether there is something is known here: what is not given is absent.
+/// Known at import: what is not given is absent.
 static LogicalResult importOptionalHasElement(Node &node) {
   auto type = RankedTensorType::get({}, IntegerType::get(node.getContext(), 1));
   return node.setResult(node.splat(type, node.hasOperand(0)));

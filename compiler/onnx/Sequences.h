@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 //
 // A sequence is a value of tuple type, made of its tensors by a cast. Its length and what it holds
-// are known while a model is imported, and nothing of it is left afterwards.
+// are known while a model is imported, and no sequence remains afterwards.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_COMPILER_ONNX_SEQUENCES_H
@@ -22,7 +22,7 @@ inline bool isSequence(mlir::Value value) {
 llvm::SmallVector<mlir::Value> getElements(mlir::Value sequence);
 mlir::Value makeSequence(mlir::OpBuilder &builder, mlir::Location loc, mlir::ValueRange elements);
 
-/// Each sequence's tensors in its place.
+/// Replaces each sequence by its tensors.
 llvm::SmallVector<mlir::Value> flattenSequences(mlir::ValueRange values);
 /// The inverse: values of `types`, some of which are sequences.
 llvm::SmallVector<mlir::Value> regroupSequences(mlir::OpBuilder &builder, mlir::Location loc,

@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::onnx_import;
 
-/// The new shape, in which 0 keeps a dimension and -1 stands for what is left.
+/// The new shape, in which 0 keeps a dimension and -1 stands for the remaining size.
 static LogicalResult importReshape(Node &node) {
   Value x = node.operand(0);
   std::optional<Dims> shape = node.intsOperand(1, "shape");
@@ -189,7 +189,7 @@ static LogicalResult importConcat(Node &node) {
   return node.setResult(node.concatenate(values, *axis));
 }
 
-/// Sizes of the parts: given, or equal with what is left in the last.
+/// Sizes of the parts: given, or equal with the remainder in the last.
 static std::optional<Dims> getParts(Node &node, int64_t size) {
   auto given = node.intsAttributeOrOperand("split", 1);
   if (!given)

@@ -18,7 +18,7 @@ using namespace gridloom::onnx_import;
 /// The most elements a constant is computed for.
 static constexpr int64_t kMaxElements = 1 << 22;
 
-/// `values` as `output_datatype` says.
+/// Sets the result to `values`, in the type of attribute output_datatype.
 static LogicalResult setConstant(Node &node, ArrayRef<int64_t> shape, ArrayRef<double> values) {
   constexpr int64_t kFloat = 1;
   Type type = node.elementType(node.intAttribute("output_datatype", kFloat));

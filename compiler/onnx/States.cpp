@@ -11,7 +11,8 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::onnx_import;
 
-/// The text `*` stands for where `name` fits `pattern`; empty where the pattern has none.
+/// The text that `*` stands for if `name` fits `pattern`, empty if the pattern has no `*`; nothing
+/// if it does not fit.
 static std::optional<StringRef> match(StringRef name, StringRef pattern) {
   auto [before, after] = pattern.split('*');
   if (!pattern.contains('*'))

@@ -21,7 +21,7 @@ GraphImporter::GraphImporter(GraphImporter &parent, const onnx::GraphProto &grap
       function(parent.function), options(parent.options), functions(parent.functions),
       lengths(parent.lengths), marks(parent.marks), attributes(parent.attributes) {}
 
-/// Adds what `graph` reads of the graphs around it.
+/// Adds the names that `graph` reads from the graphs around it.
 static void addFreeNames(const onnx::GraphProto &graph, SmallVector<std::string> &names) {
   llvm::StringSet<> defined;
   for (const onnx::TensorProto &tensor : graph.initializer())
@@ -56,7 +56,7 @@ SmallVector<std::string> onnx_import::getReadNames(const onnx::NodeProto &node) 
   return names;
 }
 
-/// Literals and weights are read where they are used; all else comes in as an argument.
+/// Constants and weights are copied into the body; other values become its arguments.
 Value GraphImporter::read(Value outer) {
   if (!captures)
     return outer;

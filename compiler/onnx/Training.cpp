@@ -70,7 +70,7 @@ void onnx_import::markUses(const Node &node) {
 // Dropout
 //===----------------------------------------------------------------------===//
 
-/// Random bits of the shape of `like`: of attribute seed, or of the node's name without it.
+/// Random bits of the shape of `like`, seeded by attribute seed or, without it, the node's name.
 static Value emitRandomBits(Node &node, Value like) {
   GraphImporter &importer = node.getImporter();
   if (importer.isInBody()) {
@@ -84,7 +84,8 @@ static Value emitRandomBits(Node &node, Value like) {
                                 importer.getTrainingMarks().takeStream(seed));
 }
 
-/// Where the element stays: where the upper 24 bits, as a number from 0 to 1, are `ratio` or more.
+/// True where an element stays: where the upper 24 bits, as a number from 0 to 1, are `ratio` or
+/// more.
 static Value emitMask(Node &node, Value x, double ratio) {
   Value upper = node.binary<loom::ShiftRightLogicalOp>(emitRandomBits(node, x), 8);
   return node.compare(loom::Direction::GE, upper, std::ceil(std::ldexp(ratio, 24)));

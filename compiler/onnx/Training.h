@@ -14,14 +14,14 @@
 
 namespace gridloom::onnx_import {
 
-/// What one function's training needs beside its outputs, of all its subgraphs and calls.
+/// What training needs of one function besides its outputs, including its subgraphs and calls.
 class TrainingMarks {
 public:
-  /// `weight`, or what takes its place as the last node said: nodes that share running statistics
-  /// update them one after another.
+  /// `weight`, or the update that the last node gave it: nodes that share running statistics update
+  /// them one after another.
   mlir::Value getLatest(mlir::Value weight) const;
-  /// After a training step `next`, of the same type, takes the place of the initializer that
-  /// `weight` reads. Nothing happens if it reads none: what is computed cannot be updated.
+  /// Makes `next`, of the same type, the value after a training step of the initializer that
+  /// `weight` reads. Does nothing if `weight` is computed.
   void addUpdate(mlir::Value weight, mlir::Value next);
   const llvm::MapVector<mlir::StringAttr, mlir::Value> &getUpdates() const { return updates; }
 
@@ -42,8 +42,8 @@ private:
 };
 
 class Node;
-/// Says on the reads of weights what they are to the node's operator (loom.use), where that cannot
-/// be seen from the operations that it becomes.
+/// Marks the reads of weights with their role in the node's operator (loom.use), where the
+/// operations that it becomes do not show it.
 void markUses(const Node &node);
 
 } // namespace gridloom::onnx_import

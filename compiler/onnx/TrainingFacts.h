@@ -10,7 +10,7 @@
 
 namespace gridloom::onnx_import {
 
-/// What the file shows and the imported program does not.
+/// Facts that the file shows and the imported program does not.
 struct TrainingFacts {
   struct Tensor {
     std::string name;

@@ -66,7 +66,8 @@ static LogicalResult readPadding(Node &node, WindowShape &window, ArrayRef<int64
   return success();
 }
 
-/// In ceil_mode the last position may leave the padded input, if it begins before its end padding.
+/// In ceil_mode the last window may extend beyond the padded input, if it begins before the end
+/// padding.
 static void extendToCeil(WindowShape &window, ArrayRef<int64_t> spatial) {
   for (size_t i = 0; i < window.rank(); ++i) {
     int64_t padded = spatial[i] + window.low[i] + window.high[i], stride = window.strides[i];

@@ -32,7 +32,7 @@ std::optional<WindowShape> readWindow(Node &node, llvm::ArrayRef<int64_t> spatia
                                       llvm::ArrayRef<int64_t> sizes = {});
 
 /// The integers of attribute `name`, or `otherwise` for each of `count`; nothing, with an error, if
-/// there are others than `count`, or one is below `least`.
+/// their number is not `count` or one is below `least`.
 std::optional<Dims> readList(Node &node, llvm::StringRef name, size_t count, int64_t otherwise,
                              int64_t least);
 
@@ -41,7 +41,7 @@ mlir::Value convolve(Node &node, mlir::Value x, mlir::Value weight, const Window
                      llvm::ArrayRef<int64_t> inputDilations, int64_t groups);
 
 /// Adds one number per channel to x, [n, c, ...]; x itself if operand `index` is absent. Null, with
-/// an error, if there are not as many.
+/// an error, if their number differs.
 mlir::Value addBias(Node &node, mlir::Value x, unsigned index);
 
 /// The window of a pooling operator on x, [n, c, spatial...]. Nothing, with an error, if it does

@@ -4,7 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Matrix multiplications are cuBLASLt's, convolutions and attention cuDNN's, all else is a kernel.
+// cuBLASLt computes matrix multiplications, cuDNN convolutions and attention; all else becomes
+// kernels.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/target/KernelFiles.h"
@@ -56,7 +57,7 @@ LogicalResult CudaTarget::emitKernels(ModuleOp module, KernelFiles &kernels) con
     return failure();
   for (codegen::CompiledGpuKernel &kernel : *compiled) {
     const std::string &library = kernel.library;
-    // The driver assembles PTX where no assembler was at hand.
+    // Without an assembler the plan has PTX, which the driver assembles.
     schema::Kernel &proto =
         kernels.add(kernel.info, library + (kernel.cubin.empty() ? ".ptx" : ".cubin"));
     if (kernel.registers > 0) {
@@ -86,7 +87,7 @@ llvm::json::Object CudaTarget::describe(const KernelFiles &kernels) const {
   return object;
 }
 
-/// 90 of cuda:sm_90 and cuda:sm_90a; 0 where there is no code for it.
+/// 90 for cuda:sm_90 and cuda:sm_90a; 0 if the architecture is unknown or too old.
 static unsigned findArchitecture(StringRef name) {
   unsigned architecture = 0;
   if (!name.consume_front("cuda:") || !codegen::isKnownGpu(name) || !name.consume_front("sm_") ||
@@ -109,8 +110,7 @@ static TargetTraits makeTraits(StringRef chip, unsigned architecture, bool cudnn
   traits.neuralLibrary = "cudnn";
   traits.layout.convolutionLibrary = traits.fuse.attentionLibrary = cudnn;
   traits.layout.mergeMatmuls = true;
-  // Caches of GPUs have no sets that rows of a power of two would share, and kernels read weights
-  // that are dense.
+  // Rows of a power of two do not conflict in GPU caches, and kernels read dense weights.
   traits.layout.padMultiple = 0;
   traits.fuse.activationEpilogues = traits.fuse.residualEpilogues = true;
   traits.fuse.rowProducts = true;

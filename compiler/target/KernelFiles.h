@@ -28,10 +28,11 @@ struct KernelFiles {
   std::map<std::string, std::string> files; ///< by path in the plan: kernels/cpu.so
   llvm::StringMap<schema::Kernel> kernels;  ///< by symbol
   std::vector<CompiledKernel> compiled;     ///< for the report; none for CPUs
-  /// 1000 * major + 10 * minor of the CUDA whose driver first took the PTX of all; 0 without PTX
+  /// The first CUDA version, 1000 * major + 10 * minor, whose driver accepts all PTX; 0 without
+  /// PTX.
   int64_t cudaVersion = 0;
 
-  /// Adds a kernel of kernels/<library> with what all targets say of one.
+  /// Adds a kernel of kernels/<library> with the fields that all targets set.
   schema::Kernel &add(const codegen::KernelInfo &info, const llvm::Twine &library);
 };
 

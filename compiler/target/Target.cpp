@@ -38,7 +38,8 @@ std::string gridloom::listTargets() {
   return text;
 }
 
-/// The kind that has a use for an option which does nothing for `chosen`, and the option's name.
+/// A kind with a given option that does nothing for `chosen`, and the option's name; null if there
+/// is none.
 static std::pair<const TargetKind *, StringRef> findForeignFlag(const TargetKind &chosen,
                                                                 const TargetOptions &options) {
   for (const TargetKind *kind : getTargetKinds())

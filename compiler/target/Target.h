@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 //
 // The one place that knows how targets differ: which libraries the passes may call, which layouts
-// they choose, what emits the kernels, what the manifest says. All else asks a Target.
+// they choose, what emits the kernels, what the manifest says. All other code asks a Target.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_COMPILER_TARGET_TARGET_H
@@ -32,7 +32,8 @@ struct TargetTraits {
   std::string arch;
   /// The kind of device it usually is, by the name that clusters use: H100-80GB.
   llvm::StringRef machine;
-  /// Code runs on devices of its generation only; 0: there are none. 90 of sm_90 and sm_90a.
+  /// Code runs only on devices of this generation, 90 for sm_90 and sm_90a; 0: there are no
+  /// generations.
   unsigned generation = 0;
   /// Multiprocessors, among which kernels' work is divided; 0: the runtime's threads divide it.
   int64_t processors = 0;
@@ -42,7 +43,7 @@ struct TargetTraits {
   llvm::StringRef neuralLibrary;
   /// Which weights are padded, which products merged, which operations stay whole for a library.
   LayoutOptions layout;
-  /// Which libraries and kernels there are, and what their calls do beside.
+  /// Which libraries and kernels there are, and which epilogues their calls take.
   FuseOptions fuse;
 };
 
@@ -72,7 +73,7 @@ private:
   TargetTraits traits;
 };
 
-/// An option of the command line that only one kind of target has a use for.
+/// An option of the command line that only one kind of target uses.
 struct TargetFlag {
   llvm::StringRef name; ///< --cuda-toolkit
   bool (*isGiven)(const TargetOptions &options);
@@ -85,16 +86,16 @@ struct TargetKind {
   llvm::ArrayRef<llvm::StringRef> spellings;
   llvm::StringRef example;
   llvm::ArrayRef<TargetFlag> flags;
-  /// The target `options.name`. Null with `error` set where the options cannot be met, null alone
-  /// where the name is none of this kind.
+  /// Makes the target `options.name`. Null, with `error` set, if the options cannot be met; null
+  /// without an error if the name is not of this kind.
   std::unique_ptr<Target> (*make)(const TargetOptions &options, std::string &error);
 };
 
 /// All kinds, in the order of Targets.def.
 llvm::ArrayRef<const TargetKind *> getTargetKinds();
 
-/// The target that the options name. Null, with one line in `error`, where there is none such or an
-/// option does nothing for it.
+/// The target that the options name. Null, with one line in `error`, if there is none or an option
+/// does nothing for it.
 std::unique_ptr<Target> parseTarget(const TargetOptions &options, std::string &error);
 
 } // namespace gridloom

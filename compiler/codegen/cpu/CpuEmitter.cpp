@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A kernel's row range is that of its nests one after another. A row of a nest is one iteration of
-// its outer loops, or a piece of the contiguous loop where there is no other.
+// A kernel's rows are those of its nests, one nest after another. A row of a nest is one iteration
+// of its outermost loops or, where these are too few, a piece of the contiguous loop.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/cpu/CpuEmitter.h"
@@ -26,7 +26,7 @@ namespace {
 
 /// 16 f32 are two registers of AVX2: enough independent work to hide latencies.
 constexpr int64_t kWidth = 16;
-/// Elements of a contiguous loop that are one row when it is cut; fewer where each is a reduction.
+/// Elements in a piece of the contiguous loop; fewer if each is a reduction.
 constexpr int64_t kChunk = 1024;
 constexpr int64_t kReductionChunk = 64;
 /// Iterations of a tiled loop: the f32 of a cache line.
@@ -40,15 +40,16 @@ constexpr double kThreadCycles = 20000;
 struct RowPlan {
   size_t prefix = 0;  // this many outer loops are in the row index
   int64_t chunks = 1; // pieces of the contiguous loop, minor in the row index
-  int64_t chunk = 0;  // their elements
+  int64_t chunk = 0;  // elements of a piece
   int64_t rows = 1;
-  /// The loop that runs innermost in tiles, so that what a column read brings into the cache is
-  /// used; -1 for none.
+  /// The loop that runs innermost in tiles, so that strided reads use whole cache lines; -1 for
+  /// none.
   int tiled = -1;
-  bool hasLanes = false; // the contiguous loop is one of vectors
+  bool hasLanes = false; // the contiguous loop is vectorised
 };
 
-/// The outer loop along which something is contiguous that the contiguous loop reads with a stride.
+/// The longest outer loop along which a load is contiguous that the contiguous loop reads with a
+/// stride; -1 if none, or if there are reductions.
 int findTiledLoop(const Nest &nest) {
   const Loop &lanes = nest.outer[nest.contiguous];
   double most = 0;
@@ -83,7 +84,7 @@ RowPlan planRows(const Nest &nest) {
   bool isNext = plan.prefix == contiguous && contiguous + 1 == nest.outer.size();
   if (!isNext || plan.tiled >= 0 || plan.rows >= kEnoughRows)
     return plan;
-  // Values shared by the whole contiguous loop would be computed for each piece.
+  // Don't cut the loop if its iterations share a reduction: each piece would compute it again.
   const Loop &loop = nest.outer[contiguous];
   plan.chunk = kChunk;
   for (const Node &node : nest.body->nodes) {
@@ -170,7 +171,7 @@ void NestEmitter::emit(int64_t firstRow, bool isOnly) {
     emitRows(root, lo, hi);
 }
 
-/// The loop over rows; each row's loop variables are taken out of its number.
+/// Emits the loop over rows and computes the loop variables from the row number.
 void NestEmitter::emitRows(Context &root, Value lo, Value hi) {
   emitter.emitPasses(root, nullptr);
   emitter.enter(root);

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Links with lld in this process. To name libm and libc as needed without having them at hand, the
-// object is linked against empty libraries of these names.
+// Links with lld in this process. The object is linked against empty libraries with the names of
+// libm and libc, so that it lists them as needed although the machine may lack files to link with.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/WriteFile.h"
@@ -44,7 +44,7 @@ LogicalResult runLinker(Location loc, ArrayRef<std::string> arguments) {
   return success();
 }
 
-/// Functions the object calls but does not have.
+/// The object's undefined symbols.
 FailureOr<SmallVector<std::string>> findUndefined(Location loc, StringRef object) {
   auto file = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(object, "kernels"));
   if (!file)
@@ -70,8 +70,8 @@ bool isFromLibc(StringRef name) {
                             name);
 }
 
-/// From exp2 on: what LLVM makes of others: of pow with a base of 2 or 10, of sin and cos of one
-/// number.
+/// From exp2 on: functions that LLVM substitutes, such as for pow with a base of 2 or 10, or sin
+/// and cos of one number.
 bool isFromLibm(StringRef name) {
   static constexpr StringLiteral bases[] = {
       "exp",   "log",   "pow",   "erf",       "tanh", "floor", "ceil",   "trunc", "rint",
@@ -108,7 +108,7 @@ FailureOr<std::string> gridloom::codegen::linkSharedObject(Location loc, StringR
       "-shared", "-s", "--build-id=none", "-z", "now", "--no-as-needed", "-o", output, input};
   auto addNeeded = [&](StringRef library) -> LogicalResult {
     std::string empty = folder.file("empty.o"), path = folder.file(library.str());
-    // An assembler file without code is not at hand, an archive without members is.
+    // An empty archive is valid input and, unlike an empty object, needs no assembler.
     if (failed(writeFile(loc, empty, "!<arch>\n")))
       return failure();
     arguments.push_back(path);

@@ -13,16 +13,16 @@
 
 namespace gridloom::codegen {
 
-/// Makes exp, erf, tanh and the like polynomials, and bf16 shifts, which x86 has no instruction
-/// for.
+/// Expands exp, erf, tanh and the like to polynomials and bf16 conversions to shifts: x86 has no
+/// instructions for them.
 mlir::LogicalResult expandMath(mlir::ModuleOp module);
 
-/// Makes products and the sums they go into one operation. LLVM would choose them by what stands in
-/// one block after it unrolled loops, which depends on the processor: results would differ.
+/// Fuses products with the sums that use them. LLVM would fuse within blocks after unrolling loops,
+/// which depends on the processor, so results would differ.
 mlir::LogicalResult contractMath(mlir::ModuleOp module);
 
-/// Lowers what emitCpuKernels made to the llvm dialect and adds the exported functions. With
-/// `hasFma` a product and the sum it goes into become one operation.
+/// Lowers what emitCpuKernels made to the llvm dialect and adds the exported functions. `hasFma`
+/// fuses products with sums.
 mlir::LogicalResult lowerToLlvmDialect(mlir::ModuleOp module, bool hasFma);
 
 /// Optimises a module of the llvm dialect and compiles it to a relocatable object for `arch`, whose

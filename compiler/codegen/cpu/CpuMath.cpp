@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 //
 // MLIR's approximation of erf chooses the coefficients of four polynomials element by element,
-// which takes three times as long as one quotient of polynomials. Those of its other functions are
-// used as they are.
+// which takes three times as long as one quotient of polynomials. Its other approximations are used
+// unchanged.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/cpu/CpuLowering.h"
@@ -108,7 +108,8 @@ LogicalResult gridloom::codegen::expandMath(ModuleOp module) {
 }
 
 LogicalResult gridloom::codegen::contractMath(ModuleOp module) {
-  // Of two copies of a product each would seem to have one reader, and x * y - x * y not be zero.
+  // Merge copies of a product first: each copy would have one reader and be fused, and x * y - x *
+  // y would not be zero.
   IRRewriter rewriter(module.getContext());
   DominanceInfo dominance(module);
   eliminateCommonSubExpressions(rewriter, dominance, module);

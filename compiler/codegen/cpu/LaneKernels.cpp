@@ -15,7 +15,7 @@ using namespace gridloom::codegen;
 
 namespace {
 
-/// Pieces of `size` elements, the last one shorter.
+/// `size` elements cut into pieces of `piece`; the last may be shorter.
 struct Pieces {
   int64_t size, piece;
   int64_t count() const { return llvm::divideCeil(size, piece); }
@@ -85,8 +85,8 @@ public:
       : op(op), to(op.getInput().getType(), op.getDim()),
         updates(op.getUpdates().getType().getDimSize(op.getDim())), inner{to.inner, 0},
         blocks{to.size, 0} {
-    // Few outer rows are cut along the inner dimensions, or else along the scattered one: each
-    // block then reads all indices, so only where they are few.
+    // If outer rows are few, cut the inner dimensions and, if that is not enough, the scattered
+    // one. Each of its blocks reads all indices, so more updates mean fewer blocks.
     constexpr int64_t kEnoughRows = 16, kPiece = 512;
     inner.piece = to.outer >= kEnoughRows ? std::max<int64_t>(to.inner, 1)
                                           : std::clamp<int64_t>(to.inner, 1, kPiece);
@@ -171,7 +171,7 @@ void ScatterKernel::emitRow(OpBuilder &builder, ValueRange memories, Value row, 
 // Argsort
 //===----------------------------------------------------------------------===//
 
-/// A lane's elements and places become words whose unsigned order is the wanted one.
+/// Sorts a lane's elements and places as words (SortWords.h), in unsigned order.
 class ArgsortKernel : public LaneKernel {
 public:
   ArgsortKernel(loom::ArgsortOp op)
@@ -185,7 +185,7 @@ public:
     auto sorted = static_cast<double>(selects ? taken : lanes.size);
     return 4 * static_cast<double>(lanes.size) + 10 * sorted * std::log2(sorted + 2);
   }
-  /// Two halves that merges go between.
+  /// Two halves: each merge pass goes from one to the other.
   std::pair<Type, int64_t> getScratch() override {
     return {words.getType(), 2 * (selects ? taken : lanes.size)};
   }
@@ -196,7 +196,7 @@ private:
   Lanes lanes;
   int64_t taken;
   SortWords words;
-  bool selects; // keeps the first ones in a heap rather than all
+  bool selects; // keeps only the first `taken` words, in a heap
 };
 
 void ArgsortKernel::emitRow(OpBuilder &builder, ValueRange memories, Value row, Value scratch) {

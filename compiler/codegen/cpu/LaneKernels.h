@@ -4,10 +4,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Most kernels say of each output element how it is computed. Some operations cannot: each step
-// along a dimension needs the one before (cumulative), writes where the data says (scatter), or
-// moves everything (argsort). Such an operation is a kernel of its own, whose rows are lanes beside
-// that dimension. A new one derives from LaneKernel and gets a line in makeLaneKernel.
+// Most kernels are an expression per output element. Some operations are not: a step along a
+// dimension needs the one before (cumulative), the data decides where to write (scatter), or
+// elements are ordered (argsort). Such an operation is a kernel of its own; its rows are lanes, the
+// slices along that dimension. A new one derives from LaneKernel and gets a line in makeLaneKernel.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_COMPILER_CODEGEN_CPU_LANEKERNELS_H
@@ -25,11 +25,12 @@ class LaneKernel {
 public:
   virtual ~LaneKernel() = default;
 
-  /// Lanes, or groups of lanes, that threads share out.
+  /// Lanes or groups of lanes, the units that are divided among threads.
   virtual int64_t getRows() const = 0;
   /// Approximate cycles of one row.
   virtual double getCycles() = 0;
-  /// Memory all rows of a call share in turn: an element type and a count; none by default.
+  /// Scratch memory that the rows of a call use in turn: an element type and a count; none by
+  /// default.
   virtual std::pair<mlir::Type, int64_t> getScratch() { return {}; }
   /// Emits the work of row number `row`. `scratch` is null where there is none.
   virtual void emitRow(mlir::OpBuilder &builder, mlir::ValueRange memories, mlir::Value row,

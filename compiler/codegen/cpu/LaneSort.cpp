@@ -17,7 +17,7 @@ using P = arith::CmpIPredicate;
 // A heap of the first ones
 //===----------------------------------------------------------------------===//
 
-/// Moves larger words up from `place` on until `word` can be put down.
+/// Sifts `word` down from `place`: larger children move up until it fits.
 static void emitSiftDown(LaneBuilder &b, Value memory, int64_t count, Value place, Value word) {
   Type index = b.builder.getIndexType(), type = word.getType();
   Value last = b.index(count - 1);
@@ -67,7 +67,7 @@ static void emitMerge(LaneBuilder &b, Value memory, int64_t count, Value from, V
   OpBuilder::InsertionGuard guard(b.builder);
   b.builder.setInsertionPointToEnd(loop.getBody());
   Value left = loop.getRegionIterArg(0), right = loop.getRegionIterArg(1);
-  // Loads stay inside also where a side is used up.
+  // Clamp the places, so that loads stay in bounds when one side is used up.
   Value leftWord = b.load(memory, b.add(from, b.min(left, last)), type);
   Value rightWord = b.load(memory, b.add(from, b.min(right, last)), type);
   Value isOver = b.compare(P::sge, right, high);

@@ -12,7 +12,7 @@ namespace gridloom::codegen {
 
 /// Makes the first `count` words of `memory` a heap with the largest in front.
 void emitHeapify(LaneBuilder &b, mlir::Value memory, int64_t count);
-/// Puts `word` in the place of the heap's largest if it is smaller.
+/// Replaces the heap's largest word by `word` if that is smaller.
 void emitOffer(LaneBuilder &b, mlir::Value memory, int64_t count, mlir::Value word);
 /// Sorts the first `count` words of `memory`, which has room for twice as many. Returns where the
 /// result begins, 0 or `count`.

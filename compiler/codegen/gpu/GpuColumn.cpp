@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A block has vectors of neighbouring outputs along x of its threads, and along y threads that
-// split the reductions and meet in shared memory.
+// A block's threads form a grid: along one side vectors of neighbouring outputs, along the other
+// threads that split the reductions and combine their parts in shared memory.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/gpu/NestEmitter.h"
@@ -29,7 +29,7 @@ void NestEmitter::emitColumn() {
   Value place = column;
   if (plan.grid[1] > 1)
     column = scale(blockId(gpu::Dimension::y), across, column);
-  // All threads of a block meet at its barriers: those outside repeat the last vector.
+  // All threads of a block must reach its barriers: those beyond the end repeat the last vector.
   Value isInside;
   if (vectors % across != 0) {
     isInside = isBelow(column, vectors);

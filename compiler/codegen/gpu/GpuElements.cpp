@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Neighbouring threads have neighbouring vectors, so that a warp's accesses join. What is left over
-// of a row, less than a vector, is done by one thread per element.
+// Neighbouring threads compute neighbouring vectors, so that a warp's accesses coalesce. The
+// remainder of a row, shorter than a vector, takes one thread per element.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/gpu/NestEmitter.h"
@@ -31,7 +31,7 @@ void NestEmitter::emitElements() {
       guard(isBelow(vector, vectors));
   } else {
     item = scale(blockId(gpu::Dimension::x), plan.threads, thread);
-    // Blocks of the other nests have items that are negative, huge as unsigned, or too large.
+    // Blocks of other nests get items that are too large, or negative, which is huge as unsigned.
     if (!isOnly || plan.items % plan.threads != 0)
       guard(isBelow(item, plan.items));
     if (contiguous)
@@ -45,7 +45,8 @@ void NestEmitter::emitElements() {
   emitVectors(outer, vector);
 }
 
-/// Stores at number `vector` of the contiguous loop; null where the output is one element.
+/// Stores the outputs of vector number `vector` of the contiguous loop; null if the output is one
+/// element.
 void NestEmitter::emitVectors(Context &outer, Value vector) {
   if (!vector)
     return emitter.emitStores(outer);

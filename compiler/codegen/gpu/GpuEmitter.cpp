@@ -56,8 +56,8 @@ static gpu::GPUFuncOp createFunction(plan::KernelOp kernel, const KernelInfo &in
   return function;
 }
 
-/// The function's pointers, then globals that hold the body's constants, of which `constants` have
-/// been made.
+/// The function's pointers, then globals that hold the body's constants. `constants` numbers the
+/// globals.
 static SmallVector<Value> collectMemories(gpu::GPUFuncOp function, const Nest &nest,
                                           unsigned &constants) {
   OpBuilder builder(function);
@@ -73,7 +73,7 @@ static SmallVector<Value> collectMemories(gpu::GPUFuncOp function, const Nest &n
   return memories;
 }
 
-/// Emits all nests, whose blocks are the grid's one after another.
+/// Emits all nests; the grid has the blocks of one nest after those of another.
 static void emitNests(gpu::GPUFuncOp function, ArrayRef<Nest> nests, ArrayRef<ThreadPlan> plans) {
   OpBuilder builder(function);
   int64_t blocks = 0;

@@ -11,8 +11,8 @@
 namespace gridloom::codegen {
 
 /// Replaces every plan.kernel of `module` by a gpu.module of the kernel's name with one gpu.func.
-/// Fills `info`, `grid` and `block` of the results, for GPUs of so many multiprocessors. Emits an
-/// error and fails where a kernel needs a loop structure that the target lacks.
+/// Fills `info`, `grid` and `block` of the results, for GPUs with `processors` multiprocessors.
+/// Emits an error and fails if a kernel has an operation without code or needs too many blocks.
 mlir::FailureOr<std::vector<CompiledGpuKernel>> emitGpuKernels(mlir::ModuleOp module,
                                                                int64_t processors);
 

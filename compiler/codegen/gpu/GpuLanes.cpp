@@ -20,16 +20,16 @@ namespace {
 // Scatter
 //===----------------------------------------------------------------------===//
 
-/// A thread has a piece of a lane: it copies that from the input and applies to it, in order, the
-/// updates that fall into it. So each element has one writer, and results are those of applying the
-/// updates one after another.
+/// A thread owns a piece of a lane: it copies the piece from the input and applies, in order, the
+/// updates that fall into it. Each element has one writer, so results are as if updates were
+/// applied one after another.
 class ScatterKernel : public GpuLaneKernel {
 public:
   ScatterKernel(loom::ScatterOp op)
       : op(op), to(op.getInput().getType(), op.getDim()),
         updates(op.getUpdates().getType().getDimSize(op.getDim())) {
-    // Each piece reads all indices of its lane: not more of them than elements, except to have
-    // threads enough to fill a GPU.
+    // Each piece reads all indices of its lane, so it has at least kBatch elements per index,
+    // unless that leaves too few threads to fill a GPU.
     constexpr int64_t kEnoughThreads = 1 << 16;
     int64_t wanted = llvm::divideCeil(kEnoughThreads, std::max<int64_t>(to.count(), 1));
     int64_t cuts = std::max(wanted, to.size / (kBatch * std::max<int64_t>(updates, 1)));
@@ -42,7 +42,7 @@ public:
   void emit(LaneBuilder &b, ValueRange memories, const GpuThread &self) override;
 
 private:
-  /// Elements that a thread has under way at once.
+  /// Elements that a thread loads before it stores them.
   static constexpr int64_t kBatch = 4;
 
   /// A thread's part of the tensor: places [begin, end) of lane (outer, inner).
@@ -79,8 +79,8 @@ void ScatterKernel::emit(LaneBuilder &b, ValueRange memories, const GpuThread &s
   });
 }
 
-/// Loads of a batch come before its stores, which may go to the same memory for all that the
-/// compiler knows.
+/// Loads of a batch come before its stores: the compiler cannot move loads across stores that may
+/// go to the same memory.
 void ScatterKernel::copy(LaneBuilder &b, ValueRange memories, const Part &part) {
   Type element = op.getInput().getType().getElementType();
   Value last = b.sub(part.end, b.index(1));
@@ -133,13 +133,13 @@ int64_t gridloom::codegen::emitGpuLaneKernel(gpu::GPUFuncOp function, GpuLaneKer
   if (blocks == 0)
     return blocks;
   OpBuilder builder(function.getBody().front().getTerminator());
-  // One block is as many as shared memory lets in: registers are better used than kept for others.
+  // Large blocks should use registers rather than leave them for a second block.
   if (kernel.getThreads() > 256)
     function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), builder.getI32IntegerAttr(1));
   LaneBuilder b{builder, function.getLoc()};
   GpuThread self{function, gpu::BlockIdOp::create(builder, b.loc, gpu::Dimension::x),
                  gpu::ThreadIdOp::create(builder, b.loc, gpu::Dimension::x)};
-  // Shared memory becomes arguments too, which moves these.
+  // Copied, because adding shared memory adds arguments and moves the list.
   SmallVector<Value> memories(function.getArguments());
   kernel.emit(b, memories, self);
   return blocks;

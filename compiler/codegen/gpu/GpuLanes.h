@@ -18,7 +18,7 @@
 
 namespace gridloom::codegen {
 
-/// A thread of a kernel: numbers of type index.
+/// A thread of a kernel; its numbers have type index.
 struct GpuThread {
   mlir::gpu::GPUFuncOp function;
   mlir::Value block, thread;
@@ -44,9 +44,9 @@ std::unique_ptr<GpuLaneKernel> makeGpuSort(loom::ArgsortOp op);
 /// Emits `kernel` as the body of `function`. Returns how many blocks it has.
 int64_t emitGpuLaneKernel(mlir::gpu::GPUFuncOp function, GpuLaneKernel &kernel);
 
-/// The values of a group's threads, combined in the threads' order.
+/// A scan over the threads of a group, in order.
 struct ThreadScan {
-  mlir::Value before; // of the threads with smaller numbers
+  mlir::Value before; // the threads with smaller numbers, combined
   mlir::Value all;
 };
 
@@ -56,9 +56,9 @@ struct Combiner {
   std::function<mlir::Value(mlir::Value, mlir::Value)> combine;
 };
 
-/// Combines `value` over a group of `count` threads, a warp or a block, of which `lane` is this
-/// one's number. All of them have to be here. `places` is shared memory for a value per warp, null
-/// where the group is a warp; it may be used again at once.
+/// Scans `value` over a group of `count` threads, a warp or a block; `lane` is this thread's number
+/// in it. All threads of the group must execute it. `places` is shared memory for one value per
+/// warp, null if the group is a warp; it may be used again at once.
 ThreadScan scanThreads(LaneBuilder &b, const Combiner &combiner, mlir::Value value,
                        mlir::Value lane, int64_t count, mlir::Value places);
 

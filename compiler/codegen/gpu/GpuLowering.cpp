@@ -61,7 +61,7 @@ void gridloom::codegen::registerGpuDialects(DialectRegistry &registry) {
   registry.insert<arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect, gpu::GPUDialect,
                   math::MathDialect, memref::MemRefDialect, NVVM::NVVMDialect, scf::SCFDialect,
                   vector::VectorDialect, LLVM::LLVMDialect>();
-  // convert-gpu-to-nvvm asks the dialects how to convert what is theirs.
+  // convert-gpu-to-nvvm finds each dialect's conversions through these interfaces.
   arith::registerConvertArithToLLVMInterface(registry);
   cf::registerConvertControlFlowToLLVMInterface(registry);
   registerConvertFuncToLLVMInterface(registry);
@@ -85,7 +85,8 @@ std::string gridloom::codegen::findToolkit(const GpuOptions &options) {
   return llvm::sys::fs::is_directory("/usr/local/cuda") ? "/usr/local/cuda" : "";
 }
 
-/// Without libdevice: polynomials for f32, an error for what else has no instruction.
+/// Replaces math functions without libdevice: polynomials for f32, an error for others that have no
+/// instruction.
 static LogicalResult expandMath(ModuleOp module) {
   RewritePatternSet patterns(module.getContext());
   populateMathPolynomialApproximationPatterns(patterns);
@@ -105,7 +106,8 @@ static LogicalResult expandMath(ModuleOp module) {
   return failure(result.wasInterrupted());
 }
 
-/// Gives shared memory the number of its space, which vector accesses are converted with.
+/// Gives shared memory the number of its address space, which the conversion of vector accesses
+/// needs.
 static void numberSpaces(ModuleOp module) {
   Type type = IntegerType::get(module.getContext(), 64);
   auto space = IntegerAttr::get(type, static_cast<int64_t>(NVVM::NVVMMemorySpace::Shared));
@@ -115,7 +117,7 @@ static void numberSpaces(ModuleOp module) {
   });
 }
 
-/// Absolute values of integers, which are converted for 32 bits only.
+/// Expands absolute values of integers: their conversion supports only 32 bits.
 static void expandIntegerAbs(ModuleOp module) {
   module.walk([](math::AbsIOp op) {
     OpBuilder builder(op);
@@ -143,7 +145,7 @@ LogicalResult gridloom::codegen::lowerToNvvm(ModuleOp module, bool hasLibdevice)
   kernels.addPass(createSCFToControlFlowPass());
   kernels.addPass(memref::createExpandStridedMetadataPass());
   kernels.addPass(createLowerAffinePass());
-  // The alignment of vectors gives accesses of 128 bits.
+  // Vector alignment allows accesses of 128 bits.
   ConvertVectorToLLVMPassOptions vectorOptions;
   vectorOptions.useVectorAlignment = true;
   vectorOptions.reassociateFPReductions = true;
@@ -225,7 +227,7 @@ static LogicalResult linkLibdevice(Operation *op, llvm::Module &code,
   return success();
 }
 
-/// Calls of libdevice for what is one instruction become the intrinsics.
+/// Replaces libdevice calls by intrinsics where these are one instruction.
 static void replaceSimpleMath(llvm::Module &code) {
   static constexpr std::pair<StringLiteral, llvm::Intrinsic::ID> table[] = {
       {"__nv_fabs", llvm::Intrinsic::fabs},   {"__nv_floor", llvm::Intrinsic::floor},
@@ -241,7 +243,7 @@ static void replaceSimpleMath(llvm::Module &code) {
       }
 }
 
-/// The code of all `modules` as one, without libdevice.
+/// Translates all `modules` to one LLVM module, without libdevice.
 static std::unique_ptr<llvm::Module> translate(ArrayRef<Operation *> modules,
                                                const llvm::TargetMachine &machine,
                                                llvm::LLVMContext &context) {
@@ -274,7 +276,7 @@ FailureOr<std::string> gridloom::codegen::translateToPtx(ArrayRef<Operation *> m
   std::unique_ptr<llvm::Module> code = translate(modules, *machine, llvmContext);
   if (!code)
     return failure();
-  // Those of libdevice are less exact, or as exact and longer.
+  // libdevice's versions are less exact, or as exact and longer.
   replaceSimpleMath(*code);
   bool needsMath = llvm::any_of(*code, [](const llvm::Function &function) {
     return function.isDeclaration() && function.getName().starts_with("__nv_");
@@ -299,7 +301,7 @@ FailureOr<std::string> gridloom::codegen::translateToPtx(ArrayRef<Operation *> m
 
 namespace {
 
-/// Milliseconds of processor time since it was made: of this thread, or of all.
+/// Milliseconds of processor time since construction: of this thread, or of all.
 class Stopwatch {
 public:
   explicit Stopwatch(clockid_t clock) : clock(clock), begin(now()) {}
@@ -316,20 +318,20 @@ private:
   double begin;
 };
 
-/// The CUDA version, 1000 * major + 10 * minor, whose driver first took `ptx`. LLVM chooses the PTX
-/// version by the chip and says it in the text alone.
+/// The first CUDA version, 1000 * major + 10 * minor, whose driver accepts `ptx`. LLVM chooses the
+/// PTX version by the chip and states it only in the text.
 FailureOr<int64_t> findCudaVersion(Operation *op, StringRef ptx) {
   StringRef version = ptx.split(".version ").second;
   unsigned major, minor;
   if (version.consumeInteger(10, major) || !version.consume_front(".") ||
       version.consumeInteger(10, minor))
     return op->emitError("LLVM wrote PTX without a version");
-  // PTX 7, 8 and 9 came with CUDA 11, 12 and 13; CUDA 12.5 and 12.6 have the same.
+  // PTX 7, 8 and 9 came with CUDA 11, 12 and 13; CUDA 12.5 and 12.6 share PTX 8.5.
   int64_t release = major == 8 && minor > 5 ? minor + 1 : minor;
   return int64_t(major + 4) * 1000 + release * 10;
 }
 
-/// Lets a context use threads while it lives. Compilations are without elsewhere: their passes are
+/// Lets a context use threads while in scope. Elsewhere compilation is single-threaded: passes are
 /// short, and code generation takes most of the time.
 class ThreadedScope {
 public:
@@ -410,11 +412,11 @@ gridloom::codegen::compileGpuKernels(ModuleOp module, const GpuOptions &options)
     kernel.milliseconds.lowering = lowering.read() / static_cast<double>(kernels->size());
     kernel.library = "cuda" + std::to_string(i / options.kernelsPerLibrary);
   }
-  // The assembler's start is half of what one kernel costs: it gets several. Which are together
-  // does not depend on the machine, so that equal modules give equal bytes.
+  // Starting the assembler is half the cost of assembling one kernel, so it gets several at once.
+  // The grouping does not depend on the machine, so equal modules give equal bytes.
   size_t libraries = llvm::divideCeil(modules.size(), options.kernelsPerLibrary);
-  // All are compiled, also after a failure, and errors come in the order of the libraries: what is
-  // reported does not depend on which thread was first.
+  // All are compiled even after a failure, and errors come in the order of the libraries, so that
+  // the report does not depend on which thread was first.
   std::atomic<bool> hasFailed = false;
   ParallelDiagnosticHandler diagnostics(context);
   parallelFor(context, 0, libraries, [&](size_t library) {

@@ -23,12 +23,13 @@ void expandIntegerPowers(mlir::ModuleOp module);
 /// f32 become polynomials.
 mlir::LogicalResult lowerToNvvm(mlir::ModuleOp module, bool hasLibdevice);
 
-/// The PTX of gpu.modules of the nvvm dialect, with the kernels of all of them.
+/// Translates gpu.modules in the nvvm dialect to one PTX text. `libdevice` is its path, empty if
+/// there is none.
 mlir::FailureOr<std::string> translateToPtx(llvm::ArrayRef<mlir::Operation *> modules,
                                             const std::string &chip, const std::string &libdevice);
 
-/// Assembles the PTX that `kernels` have in common with `ptxas`: fills cubin, registers,
-/// spillBytes, sharedBytes and the time that took.
+/// Runs `ptxas` on the PTX that `kernels` share: fills cubin, registers, spillBytes, sharedBytes
+/// and the time it took.
 mlir::LogicalResult assemblePtx(mlir::Location loc, const std::string &ptxas,
                                 const std::string &chip,
                                 llvm::MutableArrayRef<CompiledGpuKernel> kernels);

@@ -4,11 +4,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The matrix is read once, by vectors, and that is what the time goes to: each thread multiplies
-// what it reads by all rows. Where the matrix lies in memory along the sum, a group of threads has
-// an output and splits its sum; where it lies along neighbouring outputs, threads side by side have
-// these and others split the sums. Shuffles and shared memory join the parts; thread r of a group
-// then stores row r.
+// Reading the matrix takes most of the time, so it is read once, by vectors, and each thread
+// multiplies what it reads by all rows. If the matrix is contiguous along the sum, a group of
+// threads splits the sum of one output; if it is contiguous along outputs, neighbouring threads
+// compute neighbouring outputs and others split their sums. Shuffles and shared memory combine the
+// parts; thread r of a group then stores row r.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/gpu/NestEmitter.h"
@@ -29,15 +29,16 @@ using namespace gridloom::codegen;
 // Plan
 //===----------------------------------------------------------------------===//
 
-/// Vectors of the matrix that a thread has under way: of four rows fewer, whose sums need
+/// Vectors of the matrix that a thread loads at once; fewer with several rows, whose sums need
 /// registers.
 static constexpr int64_t kBatch = 8, kBatchOfRows = 4;
-/// Threads of a block that split a sum across neighbouring outputs, times these outputs' vectors.
+/// Most threads of a block where the matrix is contiguous along outputs.
 static constexpr int64_t kMaxThreads = 512;
 /// Bytes that the memory system moves at once.
 static constexpr int64_t kSector = 32;
 
-/// The only reduction of a body, if that is a sum over one loop that sums can be joined of.
+/// The only reduction of a body, if it is a sum in at least 32 bits over one loop and depends on
+/// all output loops. Nothing otherwise, or if the body has branches.
 static std::optional<NodeId> findSum(const Nest &nest) {
   const Body &body = *nest.body;
   std::optional<NodeId> found;
@@ -60,7 +61,7 @@ static std::optional<NodeId> findSum(const Nest &nest) {
   return isOneLoop && isOfAll ? found : std::nullopt;
 }
 
-/// A group of threads per column, of whose sums each has `vectors`.
+/// Plans a group of threads per column, whose sums have `vectors` vectors.
 static void planAlongSum(ThreadPlan &plan, int64_t vectors, int64_t columns, int64_t rows,
                          int64_t processors) {
   while (plan.group < kWarp && (plan.group < vectors || plan.group < rows))
@@ -74,9 +75,9 @@ static void planAlongSum(ThreadPlan &plan, int64_t vectors, int64_t columns, int
     plan.threads /= 2;
 }
 
-/// Tiles of neighbouring outputs, `vectors` of `bytes` whose sums have `sumBytes`: narrower ones
-/// until each multiprocessor has one, and so many threads that each has its part of the sum under
-/// way at once. Each warp's sums have to fit in shared memory.
+/// Plans tiles of neighbouring outputs: `vectors` vectors, each of `bytes` in the matrix and
+/// `sumBytes` in the sums. Tiles shrink until each multiprocessor has one; threads are added until
+/// each can load its part of the sum at once. Each warp's sums must fit in shared memory.
 static void planAcrossSum(ThreadPlan &plan, int64_t vectors, int64_t bytes, int64_t sumBytes,
                           int64_t depth, int64_t rows, int64_t processors) {
   int64_t across = kWarp;
@@ -155,22 +156,22 @@ std::optional<ThreadPlan> gridloom::codegen::planProduct(const Nest &nest, int64
 // Code
 //===----------------------------------------------------------------------===//
 
-/// A thread's place: number `lane` of those that split its sums, number `place` of the block's
-/// groups of them.
+/// A thread's place in its block: thread `lane` of the group that splits its sums, group `place` of
+/// the block.
 struct NestEmitter::ProductPlace {
   Value thread, lane, place;
   int64_t across, rows;
 };
 
-/// A vector of the sum: its place, and that of each row there. Where `isInside` is not null and
-/// does not hold, the thread adds nothing.
+/// A vector of the sum: its context, and one for each row inside that. If `isInside` is not null,
+/// the thread adds nothing where it is false.
 struct NestEmitter::ProductStep {
   Context at;
   SmallVector<std::unique_ptr<Context>, loom::kMaxProductRows> rows;
   Value isInside;
 };
 
-/// The vector at `base` + `offset` of the sum, of `rows` rows.
+/// Opens the vector at `base` + `offset` of the sum, for `rows` rows.
 std::unique_ptr<NestEmitter::ProductStep> NestEmitter::openStep(Context &outer, Value base,
                                                                 int64_t offset, int64_t rows) {
   auto step = std::make_unique<ProductStep>();
@@ -192,7 +193,7 @@ std::unique_ptr<NestEmitter::ProductStep> NestEmitter::openStep(Context &outer, 
 }
 
 /// Adds the products of `steps` to `sums`, one per row. All loads come first, those of the matrix
-/// before all others, so that they are under way at once.
+/// before all others, so that they overlap.
 void NestEmitter::addProducts(Context &outer, ArrayRef<std::unique_ptr<ProductStep>> steps,
                               SmallVectorImpl<Value> &sums) {
   const Body &body = *nest.body;
@@ -255,7 +256,7 @@ SmallVector<Value> NestEmitter::sumProducts(Context &lanes, const ProductPlace &
       rest.push_back(openStep(lanes, own, begin, at.rows));
       continue;
     }
-    // Threads outside of the sum add nothing of its last vector.
+    // Threads beyond the end of the sum add nothing.
     emitter.enter(lanes);
     Value variable = scale(own, 1, index(begin));
     Value isInside = isBelow(variable, depth.extent);
@@ -270,7 +271,7 @@ SmallVector<Value> NestEmitter::sumProducts(Context &lanes, const ProductPlace &
   return sums;
 }
 
-/// The sum of `value`, scalar or vector, and that of the thread of the warp at distance `mask`.
+/// Adds to `value`, scalar or vector, that of the warp's thread whose number is XORed with `mask`.
 Value NestEmitter::addExchanged(Value value, int32_t mask) {
   const Node &sum = nest.body->nodes[plan.sum];
   auto take = [&](Value scalar) {
@@ -287,7 +288,7 @@ Value NestEmitter::addExchanged(Value value, int32_t mask) {
 }
 
 void NestEmitter::emitProduct() {
-  // Registers are better used for loads under way than kept for other blocks.
+  // Registers are better used for loads in flight than kept for other blocks.
   function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), builder.getI32IntegerAttr(1));
   const Loop &columns = nest.outer[nest.contiguous];
   ProductPlace at;
@@ -303,7 +304,7 @@ void NestEmitter::emitProduct() {
     std::swap(at.lane, at.place);
   Value item = blockId(gpu::Dimension::y);
   Value column = scale(blockId(gpu::Dimension::x), at.across, at.place);
-  // All threads of a block meet at its barrier: those outside repeat the last column.
+  // All threads of a block must reach its barrier: those beyond the end repeat the last column.
   int64_t width = plan.isAlongSum ? 1 : plan.width, tiles = columns.extent / width;
   Value isStored = isBelow(at.lane, at.rows);
   if (tiles % at.across != 0) {
@@ -360,8 +361,8 @@ void NestEmitter::emitProduct() {
   });
 }
 
-/// Puts the sums of each warp in shared memory; what is returned joins those of the thread's
-/// outputs, `parts` of them, in the row that its lane says.
+/// Stores each warp's sums in shared memory. The returned function emits the total of the thread's
+/// outputs in row `lane`, from `parts` partial sums.
 std::function<Value()> NestEmitter::shareSums(Context &lanes, const ProductPlace &at,
                                               ArrayRef<Value> sums, int64_t parts) {
   const Node &sum = nest.body->nodes[plan.sum];

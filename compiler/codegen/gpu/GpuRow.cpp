@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The threads of a group share the loops over a row: reductions join through shuffles and shared
+// The threads of a group share the loops over a row: reductions combine through shuffles and shared
 // memory. A row that fits in registers is read once.
 //
 //===----------------------------------------------------------------------===//

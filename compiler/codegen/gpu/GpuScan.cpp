@@ -1,12 +1,12 @@
-//===- GpuScan.cpp - running values on GPUs -------------------------------===//
+//===- GpuScan.cpp - cumulative operations on GPUs ------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// Many lanes beside each other, or short ones, are walked by a thread each. Else a warp or a block
-// has a lane: its threads take a few neighbouring elements each, scan their totals, and carry the
-// lane's running value to the next such tile.
+// Many adjacent lanes, or short ones, take a thread each. Otherwise a warp or a block handles a
+// lane: its threads take a few neighbouring elements each, scan their totals, and carry the lane's
+// running value to the next such tile.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/gpu/GpuLanes.h"
@@ -40,12 +40,12 @@ public:
   void emit(LaneBuilder &b, ValueRange memories, const GpuThread &self) override;
 
 private:
-  /// Elements that a thread has at once.
+  /// Elements of a tile per thread.
   static constexpr int64_t kItems = 4;
-  /// Steps that a thread has under way at once when it walks a lane alone.
+  /// Steps that a thread loads at once when it walks a lane alone.
   static constexpr int64_t kBatch = 8;
 
-  /// One lane: where its first element is, and its memories.
+  /// One lane: its outer and inner index, and its memories.
   struct Lane {
     Value outer, inner, input, output;
   };
@@ -125,8 +125,8 @@ void ScanKernel::emitWalk(LaneBuilder &b, const Lane &lane, Value neutral) {
 // A warp or a block per lane
 //===----------------------------------------------------------------------===//
 
-/// The elements from `step` on, widened. What is beyond the end is `neutral`: threads there read
-/// nothing, since the output that others write may be the same memory.
+/// The elements from `step` on, widened. Those beyond the end are `neutral` and not read, because
+/// other threads may be writing the output to the same memory.
 SmallVector<Value> ScanKernel::loadItems(LaneBuilder &b, const Lane &lane, Value step,
                                          Value neutral) {
   bool isWhole = lanes.size % (group * kItems) == 0;
@@ -180,7 +180,8 @@ void ScanKernel::storeItems(LaneBuilder &b, const Lane &lane, Value step, ArrayR
   vector::StoreOp::create(b.builder, b.loc, vector, lane.output, locate(b, lane, last));
 }
 
-/// The steps from `first` on, a few for each thread of the group. Returns what to carry on.
+/// Emits the tile from step `first` on, kItems steps per thread of the group. Returns the new
+/// carry.
 Value ScanKernel::emitTile(LaneBuilder &b, const Lane &lane, Value first, Value carry,
                            const Combiner &combiner, Value thread, Value places) {
   bool isWhole = lanes.size % (group * kItems) == 0;

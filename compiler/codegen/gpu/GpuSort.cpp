@@ -1,17 +1,17 @@
-//===- GpuSort.cpp - order on GPUs ----------------------------------------===//
+//===- GpuSort.cpp - argsort on GPUs --------------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
 // A block sorts words (see SortWords.h) in shared memory by a bitonic network whose comparators all
-// put the smaller word first, so that missing words at the end never move. Short lanes are several
-// to a block.
+// put the smaller word first, so that missing words at the end never move. A block sorts several
+// short lanes.
 //
-// When few elements of a long lane are selected, shared memory keeps the best so far; elements
-// better than the worst of them are collected behind them until there is no more room, then sorted
-// in. Where many are taken the best are kept in the output, which is sorted in place: by parts in
-// shared memory, and between these by comparators on global memory.
+// If few elements of a long lane are taken, shared memory keeps the best so far; elements better
+// than the worst of them are collected behind them until the room is full, then sorted in. If many
+// are taken, the best are kept in the output, which is sorted in place: parts in shared memory, and
+// across parts by comparators on global memory.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/SortWords.h"
@@ -39,8 +39,7 @@ public:
 protected:
   /// Words that shared memory of 32 KiB holds.
   int64_t getRoom() const { return (32 << 10) * 8 / words.getType().getWidth(); }
-  /// A comparator for each thread, up to a block's 1024; large words leave registers for half of
-  /// these.
+  /// One thread per comparator, up to 1024 per block; large words leave registers for half as many.
   int64_t threadsFor(int64_t count) const {
     int64_t most = words.getType().getWidth() == 64 ? 1024 : 512;
     return std::clamp<int64_t>(count / 2, 256, most);
@@ -64,7 +63,7 @@ protected:
   Value makeWord(LaneBuilder &b, const Lane &lane, Value place) const {
     return words.make(b, b.load(lane.input, locate(b, lane, place, lanes.size), element), place);
   }
-  /// Calls `body` for the numbers of [0, count) that are this thread's.
+  /// Loops over this thread's numbers of [begin, end), every getThreads()-th from its own on.
   void share(LaneBuilder &b, Value thread, Value begin, Value end,
              function_ref<void(Value)> body) const {
     b.loop(b.add(begin, thread), end, body, getThreads());
@@ -83,16 +82,16 @@ protected:
 
 void barrier(LaneBuilder &b) { gpu::BarrierOp::create(b.builder, b.loc); }
 
-/// The lower number of comparator `number`'s pair at `stride`, a power of two.
+/// The lower of the two indices that comparator `number` compares at `stride`, a power of two.
 Value firstOfPair(LaneBuilder &b, Value number, Value stride) {
   Value below = b.sub(stride, b.index(1));
   Value low = arith::AndIOp::create(b.builder, b.loc, number, below);
   return b.add(b.mul(b.sub(number, low), 2), low);
 }
 
-/// The phases from (size, stride) to (lastSize, 1) on the `count` words of `shared`. Of a size's
-/// phases the first has strides of half the size and compares with the mirror image; those after
-/// it halve the stride. Waits before and after.
+/// Emits the network's phases from (size, stride) to (lastSize, 1) on the `count` words of
+/// `shared`. The first phase of a size has a stride of half the size and compares mirror images;
+/// the others halve the stride. Synchronises the block before and after.
 void SortKernel::emitNetwork(LaneBuilder &b, Value shared, Value thread, int64_t count, Value size,
                              Value stride, Value lastSize) const {
   auto goesOn = [&](ValueRange phase) { return b.compare(P::ule, phase[0], lastSize); };
@@ -117,9 +116,9 @@ void SortKernel::emitNetwork(LaneBuilder &b, Value shared, Value thread, int64_t
   barrier(b);
 }
 
-/// Puts words of the lane's elements from place `from` on that are below `threshold` into
-/// [begin, end) of `shared`, until the lane or the room ends. Returns the place it got to. Waits
-/// before; `counts` is shared memory for a number per warp.
+/// Collects in [begin, end) of `shared` the words below `threshold` of the lane's elements from
+/// place `from` on, until the lane ends or the room is full. Returns the place it reached.
+/// Synchronises the block before; `counts` is shared memory for one number per warp.
 Value SortKernel::emitGather(LaneBuilder &b, const Lane &lane, Value shared, Value counts,
                              Value from, Value threshold, int64_t begin, int64_t end) const {
   int64_t threads = getThreads();
@@ -141,7 +140,7 @@ Value SortKernel::emitGather(LaneBuilder &b, const Lane &lane, Value shared, Val
   Combiner sum{zero, [&](Value x, Value y) { return b.add(x, y); }};
   SmallVector<Value> last = b.repeat(
       {from, b.index(0), load(from)}, goesOn, [&](ValueRange values) -> SmallVector<Value> {
-        // The next elements are under way while these are compared.
+        // Load the next elements while these are compared.
         Value first = values[0], count = values[1], next = b.add(first, b.index(threads));
         Value following = load(next), place = b.add(first, lane.thread);
         Value word = words.make(b, values[2], place);
@@ -160,8 +159,8 @@ Value SortKernel::emitGather(LaneBuilder &b, const Lane &lane, Value shared, Val
 // In shared memory
 //===----------------------------------------------------------------------===//
 
-/// Lanes that fit, several of them where they are short; or the best words of a lane, and room for
-/// as many candidates as a block has threads at least.
+/// Sorts lanes that fit in shared memory, several per block if short. Of longer lanes it keeps the
+/// best words, with room for at least one candidate per thread.
 class SharedSort : public SortKernel {
 public:
   SharedSort(loom::ArgsortOp op) : SortKernel(op) {
@@ -173,7 +172,7 @@ public:
                                 : room;
     perBlock = std::max<int64_t>(kMinWords / size, 1);
   }
-  /// True if `op` can be sorted so.
+  /// True if this kernel can sort `op`.
   static bool isEnough(loom::ArgsortOp op) {
     SharedSort sort(op);
     return sort.fits || sort.taken + sort.getThreads() <= sort.size;
@@ -194,7 +193,7 @@ private:
   int64_t perBlock; // lanes
 };
 
-/// Calls `body` with the lane, place and number of this thread's words below `count` of their lane.
+/// Calls `body` with lane, place and slot of each word of this thread whose place is below `count`.
 void SharedSort::emitSlots(LaneBuilder &b, ValueRange memories, const GpuThread &self,
                            int64_t count,
                            function_ref<void(const Lane &, Value, Value)> body) const {
@@ -247,7 +246,7 @@ void SharedSort::emit(LaneBuilder &b, ValueRange memories, const GpuThread &self
 // In the output
 //===----------------------------------------------------------------------===//
 
-/// The output keeps words of 64 bits as they are, of larger ones the place alone.
+/// Keeps the best words in the output: 64-bit words whole, larger ones as their place only.
 class GlobalSort : public SortKernel {
 public:
   GlobalSort(loom::ArgsortOp op) : SortKernel(op), room(getRoom()) {}
@@ -307,7 +306,7 @@ void GlobalSort::emit(LaneBuilder &b, ValueRange memories, const GpuThread &self
   });
 }
 
-/// Exchanges the worst of the sorted output for the best candidates in shared memory.
+/// Replaces the worst words of the sorted output by better candidates from shared memory.
 void GlobalSort::emitJoin(LaneBuilder &b, const Lane &lane, Value shared) const {
   emitNetwork(b, shared, lane.thread, room, b.index(2), b.index(1), b.index(room));
   share(b, lane.thread, b.index(0), b.index(std::min(room, taken)), [&](Value number) {

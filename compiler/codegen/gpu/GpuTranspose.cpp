@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Reads are contiguous along one loop, writes along another. A block reads a square tile along the
-// first, a warp a row, and computes and writes along the second. Rows of the tile in shared memory
-// are a word longer than they need be, so that its columns lie in different banks.
+// first, one row per warp, then computes and writes along the second. Rows in shared memory are
+// padded by a vector, so that the elements of a column are in different banks.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/gpu/NestEmitter.h"
@@ -19,8 +19,8 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::codegen;
 
-/// A place in a tile: thread `along` of a warp has vectors along a row, warp `across` every
-/// kTileRows-th row. And what that is of the two loops.
+/// A thread's place in a tile: it has the vector at `along` of row `across` and of every
+/// kTileRows-th row after it. The other values are these places in the two loops.
 struct NestEmitter::TilePlace {
   Value along, across;
   Value readAlong, readAcross, writtenAlong, writtenAcross;
@@ -59,8 +59,8 @@ void NestEmitter::emitTranspose() {
     storeTiles(outer, place, row, tiles);
 }
 
-/// Gives `context` the variable base + offset of `loop`; outside of the loop that of its last
-/// vector. `isInside` then says whether it is, and was null or a condition to add to.
+/// Sets the variable of `loop` in `context` to base + offset, clamped to the last vector. If it may
+/// be beyond the end, adds the check to `isInside`, which may be null.
 void NestEmitter::setTileLoop(Context &context, const Loop &loop, Value base, int64_t offset,
                               Value &isInside) {
   int64_t side = kWarp * plan.width;
@@ -77,7 +77,7 @@ void NestEmitter::setTileLoop(Context &context, const Loop &loop, Value base, in
   context.loops.emplace_back(&loop, variable);
 }
 
-/// A line of a tile within `outer`, and the line's vectors within it.
+/// Nests a line of a tile in `outer`, and the line's vectors in the line.
 static void nestTile(Context &outer, Context &line, Context &lanes, int64_t width) {
   line.parent = line.next = &outer;
   lanes.parent = lanes.next = &line;
@@ -85,7 +85,7 @@ static void nestTile(Context &outer, Context &line, Context &lanes, int64_t widt
   lanes.width = width;
 }
 
-/// Reads row `row` + across of the tiles along the loop that is contiguous in what is read.
+/// Reads row `row` + across of the tiles along the loop in which reads are contiguous.
 void NestEmitter::fillTiles(Context &outer, const TilePlace &place, int64_t row,
                             ArrayRef<Value> tiles) {
   emitter.enter(outer);

@@ -15,8 +15,8 @@ using namespace gridloom::codegen;
 
 using P = arith::CmpIPredicate;
 
-/// By squaring. A negative exponent gives 0 but for bases 1 and -1, whose powers the exponent's
-/// lowest bit decides, also when its bits are read as a number without sign.
+/// Emits a power by squaring. A negative exponent gives 0, except for bases 1 and -1: their powers
+/// depend only on the exponent's lowest bit, so it may be read as unsigned.
 static Value emitPower(LaneBuilder &b, Value base, Value exponent) {
   Type type = base.getType();
   auto constant = [&](int64_t value) { return b.literal(b.builder.getIntegerAttr(type, value)); };

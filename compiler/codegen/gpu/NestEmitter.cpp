@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::codegen;
 
-/// Reductions have vectors along their own loops only where a row's threads share them.
+/// Reductions are vectorised along their own loops only if the threads of a row share these.
 static int64_t widthOfReductions(const ThreadPlan &plan) {
   return plan.kind == ThreadPlan::Kind::Row ? plan.width : 1;
 }

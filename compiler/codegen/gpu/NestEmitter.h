@@ -16,8 +16,8 @@ namespace gridloom::codegen {
 /// Emits one nest into a function. There is a method per kind of plan, each in a file of its own.
 class NestEmitter {
 public:
-  /// `firstBlock` is the nest's first in the grid of a kernel of several, `isOnly` says that it is
-  /// the only one. `memories` are the buffers of its body.
+  /// `firstBlock` is the nest's first block in the kernel's grid; `isOnly` says that the kernel has
+  /// no other nest. `memories` are the buffers of its body.
   NestEmitter(mlir::gpu::GPUFuncOp function, const Nest &nest, const ThreadPlan &plan,
               mlir::OpBuilder &builder, llvm::ArrayRef<mlir::Value> memories, int64_t firstBlock,
               bool isOnly);
@@ -49,19 +49,18 @@ private:
                    mlir::Value &isInside);
 
   mlir::Value index(int64_t value) { return emitter.constantIndex(value); }
-  /// value * factor + offset, of numbers that are not negative but where the block is another
-  /// nest's.
+  /// value * factor + offset. The operands are negative only in blocks of other nests.
   mlir::Value scale(mlir::Value value, int64_t factor, mlir::Value offset = {});
   mlir::Value isBelow(mlir::Value value, int64_t limit);
   mlir::Value least(mlir::Value value, int64_t limit);
   /// The number of the block along x, y or z, or of the thread in its block.
   mlir::Value blockId(mlir::gpu::Dimension dimension);
   mlir::Value threadId();
-  /// Gives `context` the variables of `loops` that number `item` has.
+  /// Splits the number `item` into the variables of `loops` and adds them to `context`.
   void takeLoops(Context &context, llvm::ArrayRef<const Loop *> loops, mlir::Value item);
-  /// Loops over outputs but these two.
+  /// The loops over outputs except these two.
   llvm::SmallVector<const Loop *> otherLoops(const Loop *first, const Loop *second) const;
-  /// Continues inside of a branch that is taken where `condition` holds.
+  /// Continues inside a branch that is taken if `condition` holds.
   void guard(mlir::Value condition);
 
   mlir::gpu::GPUFuncOp function;

@@ -35,7 +35,7 @@ static int numberBefore(StringRef report, StringRef unit) {
   return digits.getAsInteger(10, value) ? 0 : value;
 }
 
-/// The sum of such numbers.
+/// The sum of all numbers before `unit`.
 static int sumBefore(StringRef report, StringRef unit) {
   int sum = 0;
   while (report.contains(unit)) {
@@ -45,7 +45,7 @@ static int sumBefore(StringRef report, StringRef unit) {
   return sum;
 }
 
-/// Fills in what the report says of a kernel, and of functions that were not inlined in it.
+/// Reads a kernel's entry of the report, with spills of functions that were not inlined in it.
 static void readReport(StringRef report, CompiledGpuKernel &kernel) {
   const std::string title = "Compiling entry function '";
   report = report.split(title + kernel.info.symbol + "'").second;

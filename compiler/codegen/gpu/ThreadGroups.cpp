@@ -1,4 +1,4 @@
-//===- ThreadGroups.cpp - values of several threads as one ----------------===//
+//===- ThreadGroups.cpp - combines values of several threads --------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -16,8 +16,7 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::codegen;
 
-/// Registers of 32 bits are what a shuffle moves: smaller values are widened, larger ones go in
-/// two.
+/// A shuffle moves 32-bit registers: smaller values are widened, 64-bit ones go in two parts.
 Value gridloom::codegen::exchange(OpBuilder &builder, Location loc, Value value, int32_t offset,
                                   gpu::ShuffleMode mode) {
   Type type = value.getType(), word = builder.getI32Type();
@@ -47,12 +46,12 @@ Value gridloom::codegen::exchange(OpBuilder &builder, Location loc, Value value,
   return type == integer ? raw : arith::BitcastOp::create(builder, loc, type, raw);
 }
 
-/// The alignment of vectors of four of any element.
+/// Bytes: the alignment of a vector of four of any element.
 static constexpr int64_t kSharedAlignment = 32;
 
 Value gridloom::codegen::addSharedMemory(gpu::GPUFuncOp function, Type element, int64_t count) {
   auto space = gpu::AddressSpaceAttr::get(function.getContext(), gpu::AddressSpace::Workgroup);
-  // The widest access may be wider than what is asked for.
+  // Round up: the widest access may need more than is asked for.
   Type stored = memoryType(element);
   count = static_cast<int64_t>(
       llvm::alignTo(count, kSharedAlignment * 8 / stored.getIntOrFloatBitWidth()));
@@ -80,8 +79,8 @@ Value gridloom::codegen::joinThreads(BodyEmitter &emitter, const Node &reduce, V
   if (count == kWarp)
     return value;
 
-  // A place per warp, a word at least, so that no access has bytes of two; then everyone reads all
-  // of them.
+  // Each warp has a place of at least one word, so that no word holds parts of two places; then
+  // every thread reads all of them.
   int64_t warps = count / kWarp;
   Type type = value.getType(), element = type, word = builder.getI32Type();
   bool isShort = isa<IntegerType>(type) && type.getIntOrFloatBitWidth() < 32;

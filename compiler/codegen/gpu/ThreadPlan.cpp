@@ -13,11 +13,11 @@ using namespace gridloom::codegen;
 
 namespace {
 
-/// Fewer elements than this a thread reduces alone.
+/// Rows with fewer elements are reduced by one thread.
 constexpr int64_t kWarpRow = 8;
 /// Words of a row that a thread keeps in registers, per value.
 constexpr int64_t kKeptWords = 16;
-/// A shorter side of a tile would leave most of its threads without work.
+/// Tiles with a shorter side would leave most threads idle.
 constexpr int64_t kMinTileSide = 16;
 
 using Kind = Node::Kind;
@@ -42,7 +42,7 @@ bool has(const Body &body, Kind kind) {
   return llvm::any_of(body.nodes, [&](const Node &node) { return node.kind == kind; });
 }
 
-/// The widest vectors along `loop` that suit all loads, and where it is one of outputs all stores.
+/// The widest vectors along `loop` that suit all loads and, with `isOutput`, all stores.
 int64_t findWidth(const Body &body, const Loop &loop, bool isOutput) {
   int64_t bytes = 1;
   for (const Node &node : body.nodes)
@@ -51,7 +51,7 @@ int64_t findWidth(const Body &body, const Loop &loop, bool isOutput) {
   if (isOutput)
     for (const Store &store : body.stores)
       bytes = std::max(bytes, bytesOf(body.buffers[store.buffer].element));
-  // Values are computed in registers of 32 bits: more than 8 of them are worth it only for moves.
+  // Values are computed in 32-bit registers: vectors of more than 8 pay off only for moves.
   bool isCostly = llvm::any_of(body.nodes, [](const Node &node) { return node.own > 1; });
   return fitWidth(body, loop, isOutput, std::clamp<int64_t>(kAccess / bytes, 4, isCostly ? 8 : 16));
 }
@@ -80,10 +80,10 @@ ThreadPlan planElements(const Nest &nest, bool isOnly, int64_t processors) {
   if (nest.contiguous >= 0) {
     const Loop &loop = nest.outer[nest.contiguous];
     int64_t width = findWidth(*nest.body, loop, /*isOutput=*/true);
-    // Small work has more threads rather than wide ones.
+    // Small work gets more threads rather than wider vectors.
     while (width > 4 && total / width < processors * kThreads)
       width /= 2;
-    // Elements that are left over a thread has alone.
+    // Leftover elements take a thread each: short rows should have none.
     if (width > 1 && loop.extent < 2 * width)
       width = largestDividing(width, loop.extent);
     plan.width = width;
@@ -93,7 +93,7 @@ ThreadPlan planElements(const Nest &nest, bool isOnly, int64_t processors) {
   plan.items = total;
   if (isOnly) {
     int64_t rows = total / vectors, threads = findRowThreads(vectors);
-    // A short row whose length is a power of two is as easily found in one number.
+    // Short rows of a power of two are as easily found by dividing one number.
     bool isLong = vectors >= kThreads || (vectors >= 64 && !llvm::isPowerOf2_64(vectors));
     if (rows > 1 && isLong && threads > 0 && vectors / threads < kMaxMinorGrid) {
       plan.isByRow = true;
@@ -117,7 +117,7 @@ const Loop &innermostLoop(const Nest &nest, const Node &reduce) {
   return nest.loopOf(reduce.bound.back());
 }
 
-/// Words per element of `loop` that later passes over it need of earlier ones.
+/// Words per element of `loop` that earlier passes compute and later passes need.
 int64_t countKept(const Nest &nest, const Loop &loop, bool isStored) {
   const Body &body = *nest.body;
   llvm::SmallVector<NodeId> roots;
@@ -151,8 +151,8 @@ int64_t countKept(const Nest &nest, const Loop &loop, bool isStored) {
   return words;
 }
 
-/// Whether a thread of `threads` in a block can have its `elements` of a loop in registers, of
-/// which `kept` words are needed again.
+/// True if each of a block's `threads` can hold its `elements` of a loop in registers; `kept` words
+/// of each are needed again.
 bool fitsInLine(int64_t elements, int64_t kept, int64_t threads) {
   // A multiprocessor has 64 Ki registers: 64 for each of 1024 threads, and half of them are needed
   // to compute.
@@ -160,8 +160,8 @@ bool fitsInLine(int64_t elements, int64_t kept, int64_t threads) {
   return elements <= 2 * kKeptWords && elements * std::max<int64_t>(kept, 1) <= words;
 }
 
-/// The loops that a row's threads share: those of reductions and `outputs`. Nothing where threads
-/// would do different things.
+/// The loops that a row's threads share: those of reductions, and `outputs`. Nothing if the threads
+/// would diverge.
 std::optional<SmallVector<const Loop *>> findSharedLoops(const Nest &nest, const Loop *outputs) {
   SmallVector<const Loop *> shared;
   for (const Node &node : nest.body->nodes) {
@@ -183,7 +183,7 @@ std::optional<SmallVector<const Loop *>> findSharedLoops(const Nest &nest, const
   return shared;
 }
 
-/// Threads of a row of `vectors`, of which there are `rows`: a warp, or a block.
+/// Threads per row, a warp or a block, for `rows` rows of `vectors` vectors of `width` elements.
 int64_t findRowGroup(int64_t vectors, int64_t rows, int64_t width, int64_t processors) {
   if (vectors <= 2 * kWarp || (vectors <= 8 * kWarp && rows >= 32 * processors))
     return kWarp;
@@ -229,7 +229,7 @@ std::optional<ThreadPlan> planRow(const Nest &nest, bool isOnly, int64_t process
     if (fitsInLine(elements, countKept(nest, *loop, loop == outputs), plan.group))
       plan.inLine.push_back(loop);
   }
-  // Loops have shorter vectors for what is left over.
+  // Loops can use shorter vectors for the remainder.
   if (plan.inLine.empty())
     plan.width = width;
   if (plan.group > kWarp) {
@@ -246,9 +246,8 @@ std::optional<ThreadPlan> planRow(const Nest &nest, bool isOnly, int64_t process
 // Columns
 //===----------------------------------------------------------------------===//
 
-/// Threads side by side have the neighbouring outputs of reductions that depend on them. Where
-/// there are few outputs, several threads split a reduction; where other outputs share it, they do
-/// too.
+/// Neighbouring threads compute neighbouring outputs of reductions that depend on them. If outputs
+/// are few, several threads split a reduction; if other outputs share it, they split these too.
 std::optional<ThreadPlan> planColumn(const Nest &nest, int64_t processors) {
   const Body &body = *nest.body;
   if (nest.contiguous < 0 || nest.reducesContiguous || has(body, Kind::Choose))
@@ -322,7 +321,7 @@ bool runsAlong(const Body &body, const Node &load, const Loop &loop) {
          });
 }
 
-/// A tile per block, where what is read runs across what is written.
+/// A tile per block, if reads are contiguous along another loop than writes.
 std::optional<ThreadPlan> planTranspose(const Nest &nest) {
   const Body &body = *nest.body;
   if (nest.contiguous < 0 || has(body, Kind::Choose) || has(body, Kind::Reduce))
@@ -345,7 +344,7 @@ std::optional<ThreadPlan> planTranspose(const Nest &nest) {
   }
   if (!plan.read || std::min(plan.read->extent, written.extent) < kMinTileSide)
     return std::nullopt;
-  // Accesses of a word, where elements are shorter.
+  // Shorter elements are accessed as words.
   int64_t bytes = 1;
   for (NodeId id : plan.tiled)
     bytes = std::max(bytes, bytesOf(body.nodes[id].element));

@@ -10,12 +10,12 @@
 
 namespace gridloom::codegen {
 
-/// The distribution of one nest's work over blocks and threads. A kernel may have several nests;
-/// what all of it is called is a plan::Skeleton.
+/// The distribution of one nest's work over blocks and threads. A kernel may have several nests; a
+/// plan::Skeleton names the structure of the whole.
 struct ThreadPlan {
   enum class Kind {
     Elements,  // a thread has one vector of outputs
-    Row,       // a warp or a block has a row that it reduces
+    Row,       // a warp or a block reduces a row
     Column,    // neighbouring threads have neighbouring outputs, others split their reductions
     Transpose, // a block moves a tile through shared memory
     Product,   // threads split sums of products of a few rows and a matrix
@@ -25,21 +25,20 @@ struct ThreadPlan {
   int64_t threads = 256; // of a block
   /// Blocks along x, y and z. What they count depends on the kind.
   std::array<int64_t, 3> grid{1, 1, 1};
-  /// Elements: vectors, or where `isByRow` loops without the contiguous one, along x; then y has
-  /// the blocks of a row. Row: rows. Column: loops without the contiguous one, along x. Product:
-  /// loops that are neither the contiguous one nor rows, along y; tiles of the contiguous one are
-  /// along x.
+  /// Units of work. Elements: vectors, along x; with `isByRow` rows, along x, and the blocks of a
+  /// row along y. Row: rows. Column: iterations of the loops other than the contiguous one and
+  /// `spread`, along x. Product: iterations of the loops that are neither the contiguous one nor
+  /// rows, along y; tiles of the contiguous one are along x.
   int64_t items = 1;
   bool isByRow = false;
   int64_t group = 1; // Row: threads of a row. Column, Product: threads that split a reduction
   const Loop *spread = nullptr; // Row, Column: the loop over outputs that the group shares
-  llvm::SmallVector<const Loop *, 2> inLine; // Row, Column: loops without a loop
-  const Loop *read = nullptr;                // Transpose: the loop whose elements are neighbours in
-                                             // what is read
+  llvm::SmallVector<const Loop *, 2> inLine; // Row, Column: unrolled loops
+  const Loop *read = nullptr;                // Transpose: the loop along which reads are contiguous
   llvm::SmallVector<NodeId> tiled;           // Transpose: the loads that go through shared memory
-  /// Product: the only reduction; loops over outputs that share what is read most, which every
-  /// thread has all of; whether vectors run along the sum or along neighbouring outputs; and how
-  /// many vectors of the sum a thread has under way.
+  /// Product: the only reduction; the output loops that the matrix does not depend on, all of which
+  /// every thread computes; whether vectors run along the sum rather than along outputs; and how
+  /// many vectors of the sum a thread loads at once.
   NodeId sum = 0;
   llvm::SmallVector<const Loop *, 2> rows;
   bool isAlongSum = false;
@@ -53,8 +52,8 @@ inline constexpr int64_t kThreads = 256;
 /// Rows of threads in a block that transposes.
 inline constexpr int64_t kTileRows = 8;
 
-/// The plan of a nest on a GPU of so many multiprocessors. The nests of a kernel of several have
-/// blocks of kThreads along x.
+/// Plans a nest for a GPU with `processors` multiprocessors. A nest that is not alone in its kernel
+/// gets blocks of kThreads along x.
 ThreadPlan planThreads(const Nest &nest, bool isOnly, int64_t processors);
 
 /// True if no index of the nest needs more than 31 bits.

@@ -15,7 +15,7 @@ namespace gridloom::codegen {
 
 /// Bytes of the widest access of a thread.
 inline constexpr int64_t kAccess = 16;
-/// Blocks along y or z.
+/// Most blocks along y or z.
 inline constexpr int64_t kMaxMinorGrid = 65535;
 
 /// Bytes of shared memory that every block may have.
@@ -40,12 +40,12 @@ inline int64_t largestDividing(int64_t width, int64_t extent) {
   return width;
 }
 
-/// The widest vectors along `loop` up to `width` elements that all loads, and where it is one of
-/// outputs all stores, allow, whether or not they divide its extent.
+/// The widest vectors along `loop`, up to `width` elements, that all loads and, with `isOutput`,
+/// all stores allow. They need not divide its extent.
 int64_t fitWidth(const Body &body, const Loop &loop, bool isOutput, int64_t width);
 
-/// The plan of a nest whose outputs are sums of products of few rows and a matrix, and which is
-/// alone in its kernel; nothing for others.
+/// Plans a nest whose outputs are sums of products of a few rows and a matrix, and which is alone
+/// in its kernel; nothing for others.
 std::optional<ThreadPlan> planProduct(const Nest &nest, int64_t processors);
 
 } // namespace gridloom::codegen
