@@ -108,8 +108,13 @@ double nestCycles(const Nest &nest) {
       times *= static_cast<double>(nest.body->atoms[atom].size);
     cycles += node.own * std::max(1.0, times / kWidth);
   }
+  double walked = 1;
+  for (const Loop &loop : nest.outer)
+    walked *= static_cast<double>(loop.extent);
+  // Other nests may write the rest of the buffer.
   for (const Store &store : nest.body->stores)
-    cycles += static_cast<double>(nest.body->buffers[store.buffer].elements) / kWidth;
+    cycles +=
+        std::min(walked, static_cast<double>(nest.body->buffers[store.buffer].elements)) / kWidth;
   return cycles;
 }
 

@@ -80,7 +80,7 @@ void gridloom::codegen::registerGpuDialects(DialectRegistry &registry) {
 std::string gridloom::codegen::findToolkit(const GpuOptions &options) {
   if (!options.toolkit.empty())
     return options.toolkit;
-  if (const char *home = std::getenv("CUDA_HOME"))
+  if (const char *home = std::getenv("CUDA_HOME"); home && *home)
     return home;
   return llvm::sys::fs::is_directory("/usr/local/cuda") ? "/usr/local/cuda" : "";
 }
