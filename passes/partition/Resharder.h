@@ -18,8 +18,7 @@ struct ReshardStep {
   int64_t splitDim = 0; ///< of an all_to_all
   int64_t padTo = 0;    ///< size to which the dimension that is cut is padded first; 0: not padded
   int64_t trimTo = 0;   ///< size to which the dimension that is joined is trimmed; 0: not trimmed
-  llvm::SmallVector<int64_t> permutation =
-      {}; ///< of a permute: the member whose value each member takes
+  llvm::SmallVector<int64_t> permutation = {}; ///< of a permute: whose value each member takes
 };
 
 /// The fastest steps from `from` to `to` for a tensor of type `global`. Weighs free slices,
