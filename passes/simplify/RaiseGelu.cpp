@@ -4,9 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// GELU is x/2 + x/2 g with g = erf(x / sqrt 2) or g = tanh(sqrt(2/pi) (x + 0.044715 x^3)), written
-// in many orders. Both g's argument and the whole are read as polynomials, so that the order does
-// not matter.
+// GELU is x/2 + x/2 g with g = erf(x / sqrt 2) or g = tanh(sqrt(2/pi) (x + 0.044715 x^3)), in any
+// order of operations: g's argument and the whole are read as polynomials.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/simplify/Folding.h"
