@@ -8,6 +8,7 @@
 // dimension: where 0 <= c - b < n the new row c - b, else the old one. Conditions are read as
 // bounds of c - b, however they are written, and the rows' index is computed for each of the n
 // differences. The resulting scatter touches n rows only.
+//
 //===----------------------------------------------------------------------===//
 #include "passes/simplify/Folding.h"
 #include "passes/simplify/RaiseComposites.h"

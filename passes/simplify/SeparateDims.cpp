@@ -8,6 +8,7 @@
 // them can be computed with two dimensions instead, up to reshapes that merged these, they are, and
 // neither reshape is needed. A merged dimension could be split over devices only along its major
 // part: batch times heads never by heads.
+//
 //===----------------------------------------------------------------------===//
 #include "passes/simplify/Folding.h"
 #include "passes/simplify/Simplify.h"
