@@ -11,21 +11,21 @@
 
 namespace gridloom {
 
-/// Assigns the stages of a program's operations. They can be cut again as long as nothing else
-/// refers to the per-stage copies of constants and weights. Training steps are not cut: they follow
-/// the model that they train.
+/// The stages of a program's operations, which can be cut again while nothing else refers to the
+/// copies that stages have of constants and weights. Training steps are not cut: they follow the
+/// model that they train.
 class StageAssignment {
 public:
-  /// A device's stage is its coordinate on `axis`; a mesh without it has one stage.
+  /// `axis` is the one whose coordinate is the stage; without it in the mesh there is one stage.
   StageAssignment(mlir::ModuleOp module, mlir::StringAttr axis);
 
   int64_t getNumStages() const { return stages; }
   /// Whether no operation has been given a stage, so that all cuts are free to choose.
   bool isFree() const { return isAllFree; }
-  /// Chooses the best cuts by `costs` for the functions without given stages. Emits errors about
-  /// functions that cannot be cut.
+  /// The best cuts of the functions without given stages by the costs. Emits errors about functions
+  /// that cannot be cut so.
   mlir::FailureOr<StageStarts> choose(const StageCosts &costs);
-  /// Sets `dist.stage` on all operations, replacing what an earlier call set.
+  /// Sets `dist.stage` on all operations, in place of what an earlier call set.
   mlir::LogicalResult apply(const StageStarts &starts);
 
 private:
@@ -39,10 +39,10 @@ private:
   mlir::StringAttr axis;
   int64_t stages = 1;
   bool isAllFree = true;
-  llvm::SmallVector<mlir::func::FuncOp> free, given; ///< without, and with, given stages
-  llvm::SmallVector<mlir::func::FuncOp> steps;       ///< training steps
+  llvm::SmallVector<mlir::func::FuncOp> free, given; ///< of stages
+  llvm::SmallVector<mlir::func::FuncOp> steps;       ///< of training
   TrainStages::Given givenInSteps;
-  /// Copies of floating operations, with their originals.
+  /// Of floating operations, with what they were made from.
   llvm::SmallVector<std::pair<mlir::Operation *, mlir::Operation *>> copies;
 };
 
