@@ -18,8 +18,7 @@ inline constexpr int64_t kBucketBytes = 25 << 20;
 
 /// Plain data, free of MLIR.
 struct CommunicateOptions {
-  int64_t chunks =
-      0; ///< of a matmul that overlaps a collective of its operand or result; 0 or 1: none
+  int64_t chunks = 0; ///< of a matmul, to overlap collectives of its values; 0 or 1: none
   int64_t bucketBytes = kBucketBytes; ///< of gradients in one message; 0: each has its own
 };
 

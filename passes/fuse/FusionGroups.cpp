@@ -124,7 +124,7 @@ enum class Role {
   Scalar,    // one value
 };
 
-/// A group in the making.
+/// A group being built.
 struct Candidate {
   FusionGroup group;
   SmallVector<int64_t> domain; // the shape of the kernel's loops

@@ -20,7 +20,7 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::reshard;
 
-/// The search stops after so many shardings: far more than meshes of four axes need.
+/// The number of shardings after which the search stops: far more than meshes of four axes need.
 static constexpr size_t kMaxStates = 20'000;
 
 namespace {

@@ -17,9 +17,8 @@ namespace gridloom {
 /// The operations of `func`, all of which have stages, in the order in which they would end if all
 /// stages ran concurrently: each stage runs the first operation in program order whose operands are
 /// there, by estimated times. Values from another stage arrive a transfer's time later; collectives
-/// run beside the work. If the program alternates between forward and backward work of a batch's
-/// pieces, stages run backward work as soon as they can, and otherwise forward work on the next
-/// piece.
+/// run beside the work. If forward and backward work of a batch's pieces alternates in the program,
+/// stages run backward work as soon as they can, else forward work on the next piece.
 std::vector<mlir::Operation *> runStages(mlir::func::FuncOp func, const dist::Mesh &mesh,
                                          llvm::ArrayRef<mlir::StringAttr> stageAxes);
 

@@ -40,10 +40,9 @@ struct StageTrace {
 };
 
 /// Runs all participants with rendezvous communication: a send and a recv, or the calls of all
-/// members of a communicator, complete when they are all at the head of their streams. The order in
-/// which steps run does not matter, so one run stands for all. Returns nullopt if all streams
-/// finish, else one line: the cycle of participants that wait for each other, or the call without a
-/// peer.
+/// members of a communicator, complete when they are all at the head of their streams. The steps'
+/// order does not matter: one run stands for all. Returns nullopt if all streams finish, else one
+/// line: the cycle of participants that wait for each other, or the call without a peer.
 std::optional<std::string> findDeadlock(llvm::ArrayRef<StageTrace> stages);
 
 } // namespace gridloom

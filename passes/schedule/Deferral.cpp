@@ -50,9 +50,8 @@ Needs findNeeds(ArrayRef<ScheduleNode> nodes, const ListOrder &first) {
 }
 
 /// Releases a start when the results of the previous start of about its size or more are needed:
-/// then two results are in memory, one in use and one under way. As estimates err, the release
-/// comes between kLeast and kMost margins before the latest time; a margin is `times` the start's
-/// duration.
+/// then two results are in memory, one in use and one under way. As estimates err, the release is
+/// kLeast to kMost margins before the latest time; a margin is `times` the start's duration.
 std::vector<double> findReleases(ArrayRef<ScheduleNode> nodes, ArrayRef<unsigned> candidates,
                                  ArrayRef<int64_t> added, const Needs &needs, double times) {
   constexpr double kLeast = 0.5, kMost = 8;

@@ -27,8 +27,7 @@ struct Annotation {
   bool isExact = false;   ///< not a pattern, even if the name has a star
   bool isStorage = false; ///< NAME=stored[{axis},...]: how a weight or state lies in memory
   SmallVector<SmallVector<StringRef>> dims;
-  SmallVector<StringRef>
-      unreduced; ///< axes of the last entry, {unreduced:{axis,...}}: partial sums
+  SmallVector<StringRef> unreduced; ///< partial sums' axes: the last entry {unreduced:{axis,...}}
 };
 
 struct ApplyAnnotationsPass : public gridloom::impl::ApplyAnnotationsBase<ApplyAnnotationsPass> {

@@ -191,7 +191,7 @@ public:
   }
 
 private:
-  /// What seeds are judged by.
+  /// The criteria by which seeds are compared.
   struct Score {
     int64_t reshards, returned;
     AxisUse uses;

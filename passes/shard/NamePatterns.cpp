@@ -160,7 +160,7 @@ private:
   bool isRight(size_t index) const;
   void addExceptions();
 
-  /// What the chosen patterns with the most literals say of a name.
+  /// The text that the chosen patterns with the most literals give a name.
   struct Cover {
     bool any = false, mixed = false;
     size_t literals = 0;

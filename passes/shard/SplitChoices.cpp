@@ -89,8 +89,7 @@ static double getWindowSeconds(Operation *op, const ShardingRule &rule, const Fa
 
 /// Communication within the operation's own partition: for factors whose positions depend on each
 /// other, two all_reduces of a number per row, such as a softmax's maximum and sum; for windows,
-/// fetching what other devices hold. A scatter takes what falls into its part, without
-/// communication.
+/// fetching what other devices hold. Scatters need none: each takes what falls into its part.
 static double getInnerSeconds(Operation *op, const ShardingRule &rule, const FactorSplits &splits,
                               ArrayRef<RankedTensorType> local, const Mesh &mesh) {
   double seconds = 0;

@@ -20,8 +20,8 @@ using namespace gridloom;
 using namespace gridloom::dist;
 
 static constexpr double kPicoseconds = 1e12;
-/// Breaks ties: of equal choices the one that keeps less memory wins, by a picosecond per so many
-/// bytes.
+/// Breaks ties: of equal choices the one that keeps less memory wins. Bytes that count as a
+/// picosecond.
 static constexpr int64_t kTieBytes = 1024;
 
 static solver::Cost toCost(double seconds) {

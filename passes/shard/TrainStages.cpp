@@ -124,8 +124,7 @@ std::optional<int64_t> StepPlacer::choose(Operation *op) {
   return first ? first : lastNumber;
 }
 
-/// The stage of an operation that nothing else places: of its states, else of its first reader;
-/// outputs are in the last one.
+/// The stage of what nothing else places: its states', else its first reader's, else the last one.
 int64_t StepPlacer::followReaders(Operation *op) {
   if (std::optional<int64_t> owner = getOwner(op))
     return *owner;

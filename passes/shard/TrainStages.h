@@ -15,7 +15,7 @@ namespace gridloom {
 
 /// Assigns stages to training steps from those of the model that they train. An operation of a
 /// node, and those of its derivative, go to the node's stage, where the saved values and the weight
-/// are. What uses a state goes to the state's stage: updates are where the weight is read. Scalars,
+/// are. Users of a state go to the state's stage: updates are where the weight is read. Scalars,
 /// such as the norm of the gradients, go from stage to stage. Values of the backward part flow to
 /// earlier stages.
 class TrainStages {
