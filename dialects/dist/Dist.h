@@ -33,13 +33,13 @@
 
 namespace gridloom::dist {
 
-/// Attribute names; the dialect's description says what they mean.
+/// Attribute names; the dialect's description explains them.
 inline constexpr llvm::StringLiteral kShardings = "dist.shardings";
 inline constexpr llvm::StringLiteral kOrigins = "dist.origins";
-/// On a weight that a strategy would have split, while shardings are chosen: the axis, and the
-/// operation or result that stood in the way.
+/// On a weight that a strategy tried to split, while shardings are chosen: the axis, and the
+/// operation or result that prevented it.
 inline constexpr llvm::StringLiteral kObstacle = "dist.obstacle";
-/// On an operation that computes a part of what its ONNX node does: its result is not the node's.
+/// On an operation that computes a part of its ONNX node: its result is not the node's.
 inline constexpr llvm::StringLiteral kPart = "dist.part";
 inline constexpr llvm::StringLiteral kSharding = "dist.sharding";
 inline constexpr llvm::StringLiteral kOrigin = "dist.origin";
@@ -55,10 +55,10 @@ MeshOp getMesh(mlir::ModuleOp module);
 /// True for collectives, sends and receives.
 bool isCommunication(mlir::Operation *op);
 
-/// Why a collective or transfer is there, for reports: who needs what of it. Empty when nobody
-/// said.
+/// Why a collective or transfer exists, for reports: who needs which data. Empty if no cause was
+/// given.
 llvm::StringRef getCause(mlir::Operation *op);
-/// Adds a cause to those the operation has; one that it has is not repeated.
+/// Adds a cause to those of the operation, unless it has it already.
 void addCause(mlir::Operation *op, llvm::StringRef because);
 
 } // namespace gridloom::dist

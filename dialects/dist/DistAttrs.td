@@ -113,9 +113,9 @@ def Dist_OriginAttr : DistAttr<"Origin", "origin"> {
   }]>];
   let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
-    /// True when it says nothing.
+    /// True if it is empty.
     bool isEmpty() const { return describe().empty(); }
-    /// Who brought in `axis`; without an entry for it, all that is said.
+    /// The origin of `axis`; without an entry for it, the whole description.
     std::string describeAxis(::mlir::StringAttr axis) const;
     /// "user", "data: strategy dp: batch; micro: micro-batches", "replicated: it is one element".
     std::string describe() const;

@@ -28,10 +28,10 @@ bool FactorSplits::isPadded(const ShardingRule &rule, size_t factor, const Mesh 
          getLocalSize(rule.sizes[factor], parts, granules[factor]) * parts != rule.sizes[factor];
 }
 
-/// Distributes a dimension's split over its factors. A factor takes axes, major first, while they
-/// divide it; the next factor goes on only when this one is used up. A split that does not come out
-/// even falls whole on the first factor with more than one element, if its shards are whole
-/// elements of that factor.
+/// Distributes a dimension's split over its factors. A factor takes axes, major first, as long as
+/// they divide it; the next factor gets axes only if this one is used up. A split that does not
+/// divide evenly goes to the first factor with more than one element as a whole, if its shards are
+/// whole elements of that factor.
 static FactorSplits splitOverFactors(const ShardingRule &rule, ArrayRef<int64_t> factors,
                                      const Sharding::Dim &dim, const Mesh &mesh) {
   FactorSplits even(factors.size());
@@ -69,15 +69,15 @@ static FactorSplits splitOverFactors(const ShardingRule &rule, ArrayRef<int64_t>
   return uneven;
 }
 
-/// The split of a window's dimension on its one factor: by the same axes. Its granule is its own.
+/// The split of a window's dimension for its one factor: the same axes, without the granule.
 static FactorSplits splitWindow(const Sharding::Dim &dim) {
   FactorSplits splits(1);
   splits.axes[0] = dim.axes;
   return splits;
 }
 
-/// Windows are fetched from other devices, so they cannot be split over micro-batches. Leaves whole
-/// such factors' micro-batch axis and what is under it.
+/// Windows are fetched from other devices, so micro-batches cannot split them: removes the
+/// micro-batch axis, and what is minor to it, from their factors.
 static void dropWindowsInTime(const ShardingRule &rule, FactorSplits &chosen) {
   for (const WindowDim &window : rule.windows)
     for (int64_t factor : rule.tensors[window.tensor][window.dim]) {
@@ -89,14 +89,13 @@ static void dropWindowsInTime(const ShardingRule &rule, FactorSplits &chosen) {
 }
 
 namespace {
-/// A split that tensors request for one factor: a list of axes, with the bytes that already agree
-/// with it.
+/// A split that tensors request for one factor, with the bytes of the tensors that agree with it.
 struct Request {
   int64_t factor;
   AxisList axes;
   int64_t granule;
   int64_t bytes;
-  int64_t tensor; ///< the first that asks
+  int64_t tensor; ///< the first tensor with this request
 };
 } // namespace
 
@@ -104,13 +103,13 @@ static int64_t bytesOf(RankedTensorType type) {
   return type.getNumElements() * std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
 }
 
-/// True when a request is met: the factor is split so or over more axes.
+/// True if the factor is split as requested, or over more axes.
 static bool isMet(const Request &request, const FactorSplits &splits) {
   return isPrefix(request.axes, splits.axes[request.factor]) &&
          request.granule == splits.granules[request.factor];
 }
 
-/// Every tensor's requests in order of tensors.
+/// The requests of all tensors, in the order of the tensors.
 static SmallVector<Request> collectRequests(const ShardingRule &rule, ArrayRef<Sharding> shardings,
                                             ArrayRef<RankedTensorType> types, const Mesh &mesh) {
   SmallVector<Request> requests;
@@ -127,8 +126,8 @@ static SmallVector<Request> collectRequests(const ShardingRule &rule, ArrayRef<S
   return requests;
 }
 
-/// The different requests, those that most bytes agree with first, and longer ones before what they
-/// begin with.
+/// The distinct requests, those that most bytes agree with first; of equal ones, those with more
+/// axes.
 static SmallVector<Request> rankRequests(ArrayRef<Request> requests) {
   SmallVector<Request> ranked;
   for (const Request &request : requests) {
@@ -150,9 +149,9 @@ static SmallVector<Request> rankRequests(ArrayRef<Request> requests) {
   return ranked;
 }
 
-/// Leaves whole what no sharding could say, in any tensor's dimension: a factor under a major one
-/// that is not cut down to single elements, an uneven one under any major one, and one under what
-/// is cut in time, which is minor to all else.
+/// Leaves factors whole that no sharding could express as split, in any tensor's dimension: one
+/// minor to a factor that is not split into single elements, an uneven one minor to any other, and
+/// one minor to a factor cut into micro-batches.
 static void dropMinorCuts(const ShardingRule &rule, const Mesh &mesh, FactorSplits &chosen) {
   for (bool changed = true; changed;) {
     changed = false;
@@ -175,8 +174,8 @@ static void dropMinorCuts(const ShardingRule &rule, const Mesh &mesh, FactorSpli
   }
 }
 
-/// Grants request number `first`, then the others in order, as far as what is granted allows: one
-/// list per factor, which later requests may only lengthen, and one factor per axis.
+/// Grants request number `first`, then the others in order, as far as earlier grants allow: one
+/// list of axes per factor, which later requests may only extend, and one factor per axis.
 static FactorSplits grant(const ShardingRule &rule, ArrayRef<Request> requests, size_t first,
                           const Mesh &mesh) {
   FactorSplits chosen(rule.sizes.size());
@@ -201,7 +200,7 @@ static FactorSplits grant(const ShardingRule &rule, ArrayRef<Request> requests, 
   return chosen;
 }
 
-/// The sets of tensors that have factors in common.
+/// Groups tensors that have factors in common.
 static SmallVector<SmallVector<size_t>> groupTensors(const ShardingRule &rule) {
   SmallVector<SmallVector<size_t>> groups;
   SmallVector<bool> known(rule.tensors.size(), false);
@@ -227,7 +226,7 @@ static SmallVector<SmallVector<size_t>> groupTensors(const ShardingRule &rule) {
   return groups;
 }
 
-/// Merges the factors of each set of tensors that have some in common.
+/// Merges the factors of each group of tensors that have some in common.
 static FactorSplits mergeSeparately(const ShardingRule &rule, ArrayRef<Sharding> shardings,
                                     ArrayRef<RankedTensorType> types, const Mesh &mesh,
                                     SmallVectorImpl<FactorConflict> *conflicts) {
@@ -273,7 +272,7 @@ FactorSplits gridloom::dist::mergeFactors(const ShardingRule &rule, ArrayRef<Sha
   if (llvm::all_of(ranked, [&](const Request &request) { return isMet(request, best); }))
     return best;
 
-  // Each side once has its way. What only rounding tells apart is equal.
+  // Each request once comes first. Differences due to rounding do not count.
   constexpr double rounding = 1 - 1e-9;
   MoveCost least = getSplitCost(rule, shardings, types, best, mesh);
   SmallVector<MoveCost> costs = {least};
@@ -300,8 +299,8 @@ FactorSplits gridloom::dist::mergeFactors(const ShardingRule &rule, ArrayRef<Sha
   return best;
 }
 
-/// An axis of the mesh that two places claim; null if none. Of a separable rule, tensors that have
-/// no factor in common may share axes.
+/// A mesh axis that two factors claim; null if none. With a separable rule, tensors without a
+/// common factor may share axes.
 static StringAttr findSharedAxis(const ShardingRule &rule, const FactorSplits &splits) {
   SmallVector<int64_t> group(rule.sizes.size(), 0);
   if (rule.isSeparable)
@@ -378,7 +377,7 @@ Sharding gridloom::dist::project(const ShardingRule &rule, size_t index, const F
         for (int64_t minor : ArrayRef(factors).drop_front(position + 1))
           dim.granule *= rule.sizes[minor];
       }
-      // A minor factor can only be cut where the major ones are cut down to single elements.
+      // A minor factor can be split only if the major ones are split into single elements.
       if (mesh.getSize(splits.axes[factor]) != rule.sizes[factor])
         break;
     }

@@ -14,9 +14,9 @@ namespace gridloom::dist {
 struct FactorConflict {
   int64_t factor;
   int64_t loser;   ///< index of the tensor whose sharding gave way
-  AxisList wanted; ///< how it would have the factor split
-  /// Bytes a device sends for the operation as it is split, and if the loser's split were taken;
-  /// equal when that cannot be.
+  AxisList wanted; ///< the split that it wants of the factor
+  /// Bytes a device sends for the operation as it is split, and with the loser's split; equal if
+  /// that is not possible.
   double sent = 0, otherwise = 0;
 };
 
@@ -27,14 +27,14 @@ struct FactorSplits {
   llvm::SmallVector<int64_t> granules;
 
   explicit FactorSplits(size_t numFactors = 0) : axes(numFactors), granules(numFactors, 1) {}
-  /// True when the last shards of the factor hold fewer elements than the first, or none.
+  /// True if the last shards of the factor hold fewer elements than the first, or none.
   bool isPadded(const ShardingRule &rule, size_t factor, const Mesh &mesh) const;
 };
 
-/// The split of each factor, given the shardings of all tensors (operands, then results). Where
+/// Merges the shardings of all tensors (operands, then results) into the split of each factor. If
 /// tensors disagree, the cheapest split wins (getSplitCost), then the one that more bytes already
-/// have; an axis serves one factor only; factors that need replication are left whole, and so is
-/// what no sharding of some tensor could say.
+/// have. An axis splits one factor only; factors that need replication stay whole, and so does what
+/// the sharding of some tensor cannot express.
 FactorSplits mergeFactors(const ShardingRule &rule, llvm::ArrayRef<Sharding> shardings,
                           llvm::ArrayRef<mlir::RankedTensorType> types, const Mesh &mesh,
                           llvm::SmallVectorImpl<FactorConflict> *conflicts = nullptr);
@@ -43,7 +43,7 @@ FactorSplits mergeFactors(const ShardingRule &rule, llvm::ArrayRef<Sharding> sha
 /// operation; empty if they can.
 std::string findFault(const ShardingRule &rule, const FactorSplits &splits, const Mesh &mesh);
 
-/// The sharding of tensor `index` when the factors are split so.
+/// The sharding of tensor `index` for these splits of the factors.
 Sharding project(const ShardingRule &rule, size_t index, const FactorSplits &splits,
                  const Mesh &mesh);
 

@@ -1,4 +1,4 @@
-//===- Limits.h - the largest numbers of shardings --------------*- C++ -*-===//
+//===- Limits.h - limits of shardings ---------------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -10,7 +10,7 @@
 
 namespace gridloom::dist {
 
-/// The largest granule of a cut: times the devices of a mesh it is far from overflow.
+/// The largest granule of a cut; times a mesh's devices it is far from overflow.
 inline constexpr int64_t kMaxGranule = int64_t(1) << 31;
 
 } // namespace gridloom::dist

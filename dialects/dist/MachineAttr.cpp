@@ -1,4 +1,4 @@
-//===- MachineAttr.cpp - what costs depend on, in IR ------------------------===//
+//===- MachineAttr.cpp - the machine that costs depend on, in IR ------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -87,7 +87,7 @@ DictionaryAttr gridloom::dist::makeMachineAttr(MLIRContext *context,
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Reads fields one by one and remembers whether all were as they should be.
+/// Reads fields one by one and remembers whether all were valid.
 class AttrReader {
 public:
   double getNumber(DictionaryAttr from, StringRef name, bool mayBeZero = false) {
@@ -105,7 +105,7 @@ public:
     auto text = get<StringAttr>(from, name);
     return text ? text.str() : "";
   }
-  /// Null, which further reads refuse, where there is none.
+  /// Null, which makes the machine invalid, if there is none.
   template <typename AttrT> AttrT get(DictionaryAttr from, StringRef name) {
     auto found = from ? from.getAs<AttrT>(name) : AttrT();
     isSound &= bool(found);
@@ -119,7 +119,7 @@ public:
 };
 } // namespace
 
-/// A curve that is not there is level.
+/// A missing curve is constant.
 EfficiencyCurve AttrReader::readCurve(DictionaryAttr from, StringRef name) {
   EfficiencyCurve curve;
   if (!from || !from.contains(name))
@@ -173,7 +173,7 @@ std::optional<cluster::Machine> gridloom::dist::parseMachineAttr(Attribute attr)
     machine.kinds.push_back(reader.readKind(dyn_cast<DictionaryAttr>(kind)));
   for (Attribute level : levels) {
     machine.levels.push_back(reader.readLevel(dyn_cast<DictionaryAttr>(level)));
-    // Blocks consist of whole blocks of the level below; the last one's does not count.
+    // A block consists of whole blocks of the level below; the last level's block does not matter.
     size_t count = machine.levels.size();
     if (count > 2 && machine.levels[count - 2].block % machine.levels[count - 3].block != 0)
       return std::nullopt;

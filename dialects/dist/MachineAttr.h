@@ -1,4 +1,4 @@
-//===- MachineAttr.h - what costs depend on, in IR --------------*- C++ -*-===//
+//===- MachineAttr.h - the machine that costs depend on, in IR --*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -17,17 +17,17 @@
 namespace gridloom::dist {
 
 /// On the module, from the shard phase on: the machine that the program is split for. All later
-/// phases read it, so that a dump goes on as the whole compilation did.
+/// phases read it, so that compiling a dump further gives the same result.
 inline constexpr llvm::StringLiteral kCluster = "dist.cluster";
 
 mlir::DictionaryAttr makeMachineAttr(mlir::MLIRContext *context, const cluster::Machine &machine);
-/// None where the attribute does not describe a machine.
+/// Nullopt if the attribute does not describe a machine.
 std::optional<cluster::Machine> parseMachineAttr(mlir::Attribute attr);
 
-/// What tensors of the element type are computed in.
+/// The number type in which tensors of the element type are computed.
 cluster::NumberType getNumberType(mlir::Type element);
 
-/// The module's machine; where it names none, ranks of one host with CPUs. Never null.
+/// The module's machine, or if it names none, CPU ranks of one host. Never null.
 std::shared_ptr<const cluster::Machine> getMachine(mlir::ModuleOp module);
 
 } // namespace gridloom::dist

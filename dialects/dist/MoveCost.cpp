@@ -19,7 +19,7 @@ static double bytesOf(RankedTensorType type) {
          std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
 }
 
-/// The number of leading axes of a dimension of `size` that stay in place: padding may move the
+/// The number of leading axes that stay the same for a dimension of `size`: padding may move the
 /// borders of parts.
 static size_t getCommonAxes(int64_t size, const Sharding::Dim &from, const Sharding::Dim &to,
                             const Mesh &mesh) {
@@ -42,14 +42,14 @@ static void addCollective(MoveCost &cost, cluster::Collective kind, double bytes
   cost.seconds += mesh.getSeconds(kind, bytes, axes);
 }
 
-/// A kernel that reads and writes so many bytes.
+/// The time of a kernel that reads and writes that many bytes.
 static double getCopySeconds(double bytes, const Mesh &mesh) {
   cluster::Work copy;
   copy.readBytes = copy.writtenBytes = bytes;
   return cluster::getComputeSeconds(mesh.getMachine(), copy);
 }
 
-/// Whether parts along a dimension of a tensor of such a shape lie between each other.
+/// Whether the parts along a dimension are interleaved in memory.
 static bool isInner(ArrayRef<int64_t> shape, size_t dim) {
   return llvm::any_of(shape.take_front(dim), [](int64_t size) { return size != 1; });
 }
@@ -105,7 +105,7 @@ MoveCost gridloom::dist::getSplitCost(const ShardingRule &rule, ArrayRef<Shardin
     contracts = true;
     partial.append(axes.begin(), axes.end());
   }
-  // The last tensor is the result; of several results the others go along with it.
+  // The last tensor is the result; several results move together.
   cluster::Work work;
   for (size_t index = 0; index < shardings.size(); ++index) {
     Sharding used = project(rule, index, splits, mesh);

@@ -10,26 +10,26 @@
 
 namespace gridloom::dist {
 
-/// The cost for one device. Times are compared; the bytes sent are what reports name.
+/// The cost for one device. Times are compared; reports give the bytes sent.
 struct MoveCost {
   double sent = 0; ///< bytes
   double seconds = 0;
-  /// Beside these, to put in order what is moved along a dimension that is not the outermost: a
+  /// In addition, the time to reorder values moved along a dimension that is not the outermost: a
   /// collective reads and writes parts one after another.
   double copySeconds = 0;
 };
 
-/// The time to put the parts of a tensor along one of its dimensions one after another, or back; 0
-/// where they lie so.
+/// The time to put the parts of a tensor along a dimension one after another, or back; 0 if they
+/// are so already.
 double getOrderSeconds(mlir::RankedTensorType local, size_t dim, const Mesh &mesh);
 
-/// The cost of resharding a tensor from `from` to `to`: one gather of what is to be whole, one
-/// exchange of what is to be split otherwise. Cutting a replicated tensor is free.
+/// The cost of resharding a tensor from `from` to `to`: one all_gather for dimensions that become
+/// whole, one all_to_all for axes that change dimensions. Cutting a replicated tensor is free.
 MoveCost getMoveCost(mlir::RankedTensorType type, const Sharding &from, const Sharding &to,
                      const Mesh &mesh);
 
-/// The cost of an operation with its factors split so: moving its tensors from and to their
-/// `layouts`, reducing partial results, and a device's share of the work.
+/// The cost of an operation with these splits: moving its tensors from and to their `shardings`,
+/// reducing partial results, and a device's share of the work.
 MoveCost getSplitCost(const ShardingRule &rule, llvm::ArrayRef<Sharding> shardings,
                       llvm::ArrayRef<mlir::RankedTensorType> types, const FactorSplits &splits,
                       const Mesh &mesh);

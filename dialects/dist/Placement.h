@@ -1,4 +1,4 @@
-//===- Placement.h - where a mesh's axes lie --------------------*- C++ -*-===//
+//===- Placement.h - strides of mesh axes in ranks --------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -156,7 +156,7 @@ ShardingAttr gridloom::dist::getSharding(Value value) {
   return dyn_cast<ShardingAttr>(shardings[result.getResultNumber()]);
 }
 
-/// `list` with entry `index` of `size` replaced; missing entries are `fill`.
+/// `list`, extended to `size` entries by `fill`, with entry `index` replaced.
 static ArrayAttr withEntry(MLIRContext *context, ArrayAttr list, size_t index, size_t size,
                            Attribute value, Attribute fill) {
   SmallVector<Attribute> entries;

@@ -13,10 +13,10 @@
 
 namespace gridloom::dist {
 
-/// The most devices of a mesh.
+/// The largest number of devices of a mesh.
 inline constexpr int64_t kMaxDevices = cluster::kMaxDevices;
 
-/// A mesh as plain data, and what work and communication cost on it.
+/// A mesh as plain data, with the costs of work and communication on it.
 class Mesh {
 public:
   struct Axis {
@@ -25,16 +25,16 @@ public:
   };
 
   explicit Mesh(MeshOp op);
-  /// The module's mesh; one device where it declares none.
+  /// The module's mesh; one device if it declares none.
   static Mesh get(mlir::ModuleOp module);
 
   llvm::ArrayRef<Axis> getAxes() const { return axes; }
-  /// Size of the axis; 1 when there is none of that name.
+  /// Size of the axis; 1 if there is none of that name.
   int64_t getSize(mlir::StringAttr axis) const;
   /// Product of the axes' sizes.
   int64_t getSize(llvm::ArrayRef<mlir::StringAttr> list) const;
-  /// The time of a collective or transfer along the axes, of a rank's operand or result of so many
-  /// bytes, whichever is larger. Devices are numbered row-major over the axes.
+  /// The seconds that a collective or transfer along the axes takes; `bytes` is the larger of a
+  /// rank's operand and result. Devices are numbered row-major over the axes.
   double getSeconds(cluster::Collective kind, double bytes,
                     llvm::ArrayRef<mlir::StringAttr> along) const;
   const cluster::Machine &getMachine() const { return *machine; }
@@ -49,11 +49,10 @@ private:
   std::shared_ptr<const cluster::Machine> machine;
 };
 
-/// The axis of pipeline stages, along which transfers between them go, as a list; empty without
-/// stages.
+/// The axis of pipeline stages, along which they transfer values, as a list; empty without stages.
 llvm::SmallVector<mlir::StringAttr, 1> getStageAxes(mlir::ModuleOp module);
 
-/// A sharding as a value that algorithms change; ShardingAttr is the same in IR.
+/// A sharding that algorithms can change; ShardingAttr is its form in IR.
 struct Sharding {
   struct Dim {
     AxisList axes;
@@ -70,14 +69,14 @@ struct Sharding {
 
   Sharding() = default;
   explicit Sharding(ShardingAttr attr);
-  /// All dimensions whole; open when `open`.
+  /// All dimensions whole, and open or closed.
   static Sharding replicated(int64_t rank, bool open = false);
 
   ShardingAttr getAttr(const Mesh &mesh) const;
   bool usesAxis(mlir::StringAttr axis) const;
-  /// The dimension that is cut over the micro-batch axis; -1 when none is.
+  /// The dimension that is cut over the micro-batch axis; -1 if none is.
   int64_t getMicroDim() const;
-  /// Same placement; openness does not count.
+  /// Same placement; ignores openness.
   bool operator==(const Sharding &other) const;
   bool operator!=(const Sharding &other) const { return !(*this == other); }
 };
@@ -85,9 +84,9 @@ struct Sharding {
 /// True for the axis that counts micro-batches.
 bool isMicroAxis(mlir::StringAttr axis);
 
-/// True when each micro-batch of a device holds the same elements in both shardings, up to device
-/// axes that cut other dimensions: nothing turns one sharding into the other otherwise, since what
-/// is cut in time does not communicate. Both shardings are of one tensor.
+/// True if each micro-batch of a device holds the same elements in both shardings, apart from
+/// device axes that cut other dimensions. Otherwise no reshard leads from one to the other, since
+/// micro-batches do not communicate. Both shardings are of one tensor.
 bool areCutAlikeInTime(const Sharding &a, const Sharding &b);
 
 /// Local size of a dimension of `size` over `parts` devices: ceil(size / (granule * parts)) *
@@ -98,14 +97,14 @@ int64_t getLocalSize(int64_t size, int64_t parts, int64_t granule = 1);
 mlir::RankedTensorType getLocalType(mlir::RankedTensorType global, const Sharding &sharding,
                                     const Mesh &mesh);
 
-/// True when `longer` begins with the axes of `shorter`.
+/// True if `longer` begins with the axes of `shorter`.
 bool isPrefix(llvm::ArrayRef<mlir::StringAttr> shorter, llvm::ArrayRef<mlir::StringAttr> longer);
 
-/// The sharding of a value before partitioning: the attribute of the op result, function argument
-/// or function result that holds it; null when there is none.
+/// The sharding of a value before partitioning, from the attribute of its operation or of the
+/// function that it is an argument of; null if there is none.
 ShardingAttr getSharding(mlir::Value value);
 void setSharding(mlir::Value value, ShardingAttr sharding, OriginAttr origin);
-/// As above, asked for as a whole by `given`.
+/// As above; `given` is the origin of the whole sharding.
 void setSharding(mlir::Value value, ShardingAttr sharding, llvm::StringRef given);
 /// The origin of the sharding; empty if it has none.
 OriginAttr getOrigin(mlir::Value value);

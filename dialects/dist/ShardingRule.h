@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 //
 // An operation's iteration space is a product of factors. Each dimension of each operand and result
-// is made of factors, major to minor; dimensions with a factor in common are split alike. The idea
-// is einsum notation for every operation, compound factors (a reshape's) included.
+// consists of factors, major to minor; dimensions with a factor in common are split alike. This
+// extends einsum notation to every operation, including compound factors such as a reshape's.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_DIALECTS_DIST_SHARDINGRULE_H
@@ -35,10 +35,10 @@ enum class FactorKind {
 /// Factors of a tensor's dimensions: [dimension][major to minor].
 using TensorFactors = llvm::SmallVector<llvm::SmallVector<int64_t, 1>>;
 
-/// A dimension whose shards are not the shards of its one factor: what a device needs of it follows
-/// from its part of the factor, and `partition` fetches it from the devices that have it (see
-/// loom/Halo.h). Position p of the factor reads `reach` positions from p * step + begin on; between
-/// elements lie `interior` positions that hold none.
+/// A dimension whose shards are not the shards of its one factor: a device's part of the factor
+/// determines what it needs of the dimension, and `partition` fetches that from the devices that
+/// hold it (see loom/Halo.h). Position p of the factor reads `reach` positions from p * step +
+/// begin on; between elements there are `interior` positions without an element.
 struct WindowDim {
   int64_t tensor = 0, dim = 0;
   int64_t step = 1, begin = 0, reach = 1, interior = 0;
@@ -49,16 +49,16 @@ struct ShardingRule {
   llvm::SmallVector<FactorKind> kinds;
   /// How partial results over Reduction factors combine.
   ReductionKind reduction = ReductionKind::Sum;
-  /// Operands have to be masked with the reduction's neutral element where a reduction factor's
-  /// last shard is padded. False for operations that never read the padding.
+  /// Operands have to be masked with the reduction's neutral element if the last shard of a
+  /// reduction factor is padded. False for operations that never read the padding.
   bool readsPadding = true;
-  /// Tensors that have no factor in common have nothing to do with each other: an axis may split a
-  /// factor of each. Otherwise an axis serves one factor only.
+  /// Tensors without a common factor are independent: an axis may split a factor of each. Otherwise
+  /// an axis splits one factor only.
   bool isSeparable = false;
   /// Operands, then results.
   llvm::SmallVector<TensorFactors> tensors;
-  /// Factors along which positions depend on each other, as a softmax's: split over devices, the
-  /// operation communicates, so they cannot be split in time.
+  /// Factors along which positions depend on each other, such as a softmax's: the operation
+  /// communicates if they are split over devices, so micro-batches cannot split them.
   llvm::SmallVector<int64_t, 1> coupled;
   llvm::SmallVector<WindowDim> windows;
 
@@ -75,7 +75,7 @@ struct ShardingRule {
   }
 };
 
-/// The rule of an operation that treats all its equally shaped tensors element by element.
+/// The rule of an operation that works element by element on tensors of one shape.
 ShardingRule getElementwiseRule(mlir::Operation *op);
 
 /// Clones `op` with other operands and result types.

@@ -1,4 +1,4 @@
-//===- Splits.cpp - how operations are split, as the program says ---------===//
+//===- Splits.cpp - the splits of operations in a program -----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -18,7 +18,7 @@ SplitsAttr OpSplits::getAttr(MLIRContext *context) const {
   return SplitsAttr::get(context, attrs, unreduced);
 }
 
-/// Why operands cannot stay partial sums; empty if they can, or none does.
+/// Why the operands cannot stay partial sums; empty if they can, or if no axes are unreduced.
 static std::string findUnreducedFault(Operation *op, const OpSplits &splits, const Mesh &mesh) {
   if (splits.unreduced.empty())
     return "";

@@ -29,7 +29,7 @@ void loom::expandContraction(DotGeneralOp dot, Type sum) {
   Location loc = dot.getLoc();
   int64_t numBatch = dot.getLhsBatch().size(), numContract = dot.getLhsContract().size();
   int64_t numLeft = dot.getLhsFreeDims().size(), numRight = dot.getRhsFreeDims().size();
-  // All loops, the contracted innermost: a row of the product is summed by its reader.
+  // All loops, the contracted ones innermost, so that the reader sums rows of the product.
   SmallVector<int64_t> shape(dot.getType().getShape());
   for (int64_t dim : dot.getLhsContract())
     shape.push_back(cast<RankedTensorType>(dot.getLhs().getType()).getDimSize(dim));

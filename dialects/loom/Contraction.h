@@ -10,18 +10,18 @@
 
 namespace gridloom::loom {
 
-/// Rows that a kernel multiplies while it reads a matrix once: its threads have sums of all.
+/// Rows that a kernel multiplies while it reads a matrix once; threads keep the sums of all rows.
 inline constexpr int64_t kMaxProductRows = 4;
 
-/// Replaces `dot` by a sum of products, which becomes one kernel: right for every type and shape,
-/// without a matrix multiplication's reuse of what it loads. Products and sums are of elements
-/// `sum`; null: of the result's, or f32 where these are 16-bit floats.
+/// Replaces `dot` by a sum of products, which becomes one kernel: correct for every type and shape,
+/// but without the data reuse of a matrix multiplication. Products and sums have element type
+/// `sum`; if that is null, the result's, or f32 for 16-bit floats.
 void expandContraction(DotGeneralOp dot, mlir::Type sum = {});
 
-/// `value` with the listed dimensions in this order; itself when they are.
+/// `value` with its dimensions in this order; unchanged if they are already.
 mlir::Value transposeTo(mlir::OpBuilder &builder, mlir::Value value, llvm::ArrayRef<int64_t> order);
 
-/// `value` with elements of this type; itself when they are.
+/// `value` converted to this element type; unchanged if it has it already.
 mlir::Value convertTo(mlir::OpBuilder &builder, mlir::Value value, mlir::Type element);
 
 } // namespace gridloom::loom

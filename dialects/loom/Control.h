@@ -17,19 +17,19 @@ namespace gridloom::loom {
 inline bool isBody(mlir::func::FuncOp function) { return function->hasAttr(kBody); }
 inline bool isControl(mlir::Operation *op) { return mlir::isa<WhileOp, IfOp>(op); }
 
-/// A body that an operation runs, and how its arguments and results are the operation's tensors.
+/// A body that an operation runs, with the operation's tensors for its arguments and results.
 struct BodyLink {
   mlir::func::FuncOp body;
-  /// Per argument, the operand it starts as.
+  /// For each argument the operand that initialises it.
   llvm::SmallVector<unsigned> operands;
-  /// Per result of the body, the operation's result it is; nothing for a loop's condition.
+  /// For each result of the body the operation's result; nullopt for a loop's condition.
   llvm::SmallVector<std::optional<unsigned>> results;
 };
 
 /// The bodies of a loop (one) or branch (two: then, else); none for any other operation.
 llvm::SmallVector<BodyLink, 2> getBodies(mlir::Operation *op);
 
-/// Calls `visit` for the functions `function` runs, the outer before the inner.
+/// Calls `visit` for the bodies that `function` runs, outer before inner.
 void forEachBody(mlir::func::FuncOp function,
                  llvm::function_ref<void(mlir::Operation *, mlir::func::FuncOp)> visit);
 

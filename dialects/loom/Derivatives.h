@@ -10,17 +10,17 @@
 
 namespace gridloom::loom {
 
-/// On a maximum or minimum: the operand that counts where both are equal, which the derivative
-/// depends on. Without it each counts half. On a module: the importer has said so.
+/// On a maximum or minimum: the operand that gets the derivative where both are equal; without it
+/// each gets half. On a module: the importer has set it.
 inline constexpr llvm::StringLiteral kTies = "loom.ties";
 inline constexpr llvm::StringLiteral kTiesToLhs = "lhs";
 inline constexpr llvm::StringLiteral kTiesToRhs = "rhs";
 
-/// On an operation with one result, which derivatives take as a constant: the largest of a row, of
-/// which softmax does not depend, needs no pullback.
+/// On an operation with one result, which derivatives treat as a constant. An example is the
+/// maximum of a row, which softmax does not depend on.
 inline constexpr llvm::StringLiteral kFlat = "loom.flat";
 
-/// On a result that is a gradient: it may lie as what it is the gradient of does.
+/// On a result that is a gradient: it may be sharded as its value is.
 inline constexpr llvm::StringLiteral kGradient = "loom.gradient";
 
 } // namespace gridloom::loom

@@ -13,12 +13,12 @@
 namespace gridloom::loom {
 
 /// On an argument that is a state of f32 or f64, in place of `loom.init`: how its elements are
-/// drawn, {distribution = "constant" | "uniform" | "normal", first, second, seed, stream} as Draw
-/// has them.
+/// drawn, {distribution = "constant" | "uniform" | "normal", first, second, seed, stream}, as in
+/// Draw.
 inline constexpr llvm::StringLiteral kDraw = "loom.draw";
 
 mlir::DictionaryAttr makeDrawAttr(mlir::MLIRContext *context, const Draw &draw);
-/// Nothing where the attribute is no such dictionary.
+/// Nullopt if the attribute is no such dictionary.
 std::optional<Draw> readDraw(mlir::Attribute attribute);
 
 } // namespace gridloom::loom

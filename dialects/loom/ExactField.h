@@ -7,8 +7,8 @@
 // Floating-point sums depend on their order, so a split program and an unsplit one agree only
 // within a tolerance. In exact mode every float is an element of the field of integers modulo p =
 // 2^61 - 1: sums and products are exact and do not depend on order, and division and powers of two
-// mean what they mean for rationals (0.125 * 8 = 1). What is not arithmetic (exp, erf, ...) is a
-// fixed hash. Two programs that agree here bit by bit compute the same expression, rounding apart.
+// behave as for rationals (0.125 * 8 = 1). Other functions (exp, erf, ...) are fixed hashes. Two
+// programs that agree bit by bit compute the same expression, apart from rounding.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_DIALECTS_LOOM_EXACTFIELD_H
@@ -21,9 +21,9 @@
 
 namespace gridloom::loom {
 
-/// An element of the field, or an infinity, or NaN. `word` lies in [-(p-1)/2, (p-1)/2], so small
-/// integers are themselves and compare as such; other values have a fixed but meaningless order.
-/// NaN is the poison of padding: every operation on it gives NaN.
+/// An element of the field, an infinity, or NaN. `word` is in [-(p-1)/2, (p-1)/2], so small
+/// integers are themselves and compare as such; the order of other values is fixed but meaningless.
+/// NaN marks padding: every operation on it gives NaN.
 struct Exact {
   int64_t word = 0;
 
@@ -49,7 +49,7 @@ struct Exact {
   }
   static Exact fromInt(int64_t value) { return fromWide(value); }
 
-  /// The rational number a float is: mantissa times a power of two, which p does not divide.
+  /// The rational number that a float is: mantissa times a power of two, invertible modulo p.
   static Exact fromDouble(double value) {
     if (std::isnan(value))
       return nan();

@@ -12,8 +12,8 @@
 
 namespace gridloom::loom {
 
-/// While it lives, diagnostics are not shown; the first error is written to `error` as
-/// describeWithNode has it, unless there is a text already.
+/// While it lives, diagnostics are not shown; the first error is written to `error` in the form of
+/// describeWithNode, unless `error` already has text.
 class FirstErrorHandler : public mlir::ScopedDiagnosticHandler {
 public:
   FirstErrorHandler(mlir::MLIRContext *context, std::string &error, std::string whole)

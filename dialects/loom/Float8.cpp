@@ -28,10 +28,10 @@ struct Layout {
   int64_t power(int64_t exponent) const { return (exponent + bias) << digits; }
 };
 
-/// Codes of an 8-bit float that stand for no number of their own; without signs.
+/// Special codes of an 8-bit float, without signs.
 struct Codes {
   int64_t most, nan, overflow;
-  bool isUnsignedZero; // what would be -0 is the only NaN
+  bool isUnsignedZero; // the code of -0 is the only NaN
 
   explicit Codes(FloatType type) {
     const llvm::fltSemantics &semantics = type.getFloatSemantics();
@@ -66,7 +66,7 @@ struct Bits {
       attr = DenseElementsAttr::get(vector, static_cast<Attribute>(attr));
     return make<arith::ConstantOp>(attr);
   }
-  /// OpT of x and a number.
+  /// Applies OpT to x and a number.
   template <typename OpT> Value with(Value x, int64_t value) const {
     return make<OpT>(x, number(x.getType(), value));
   }
@@ -101,7 +101,7 @@ Value gridloom::loom::decodeFloat8(OpBuilder &builder, Location loc, FloatType t
   Type i32 = b.integer(32), f32 = b.of(builder.getF32Type());
   Value code = b.make<arith::ExtUIOp>(i32, codes);
   Value magnitude = b.with<arith::AndIOp>(code, 0x7f);
-  // The exponents' biases differ; one that is 0 counts as 1 and has no leading digit.
+  // Adjusts the exponent's bias; exponent 0 counts as 1 and has no leading digit.
   Value normal = b.with<arith::AddIOp>(b.with<arith::ShLIOp>(magnitude, shift),
                                        wide.power(0) - (narrow.bias << wide.digits));
   int64_t smallest = wide.power(1 - narrow.bias);
@@ -135,13 +135,13 @@ Value gridloom::loom::encodeFloat8(OpBuilder &builder, Location loc, FloatType t
       b.with<arith::AndIOp>(bits, static_cast<int64_t>(~uint64_t(0) >> (65 - wide.width)));
   Value sign = b.with<arith::AndIOp>(b.with<arith::ShRUIOp>(bits, wide.width - 8), 0x80);
 
-  // Half of the last place is added, less one where the digit before it is even.
+  // Rounds to nearest even: adds half of the last place, minus one if the digit before it is even.
   Value odd = b.with<arith::AndIOp>(b.with<arith::ShRUIOp>(magnitude, shift), 1);
   Value up = b.with<arith::AddIOp>(b.make<arith::AddIOp>(magnitude, odd),
                                    (int64_t(1) << (shift - 1)) - 1 -
                                        ((wide.bias - narrow.bias) << wide.digits));
   Value normal = b.with<arith::ShRUIOp>(up, shift);
-  // Adding a number whose last place is that of the smallest 8-bit float rounds there.
+  // Subnormal: adding a number whose last place is the smallest 8-bit float's rounds there.
   int64_t step = wide.power(1 - narrow.bias - narrow.digits + wide.digits);
   Value sum = b.make<arith::AddFOp>(b.cast(x.getType(), magnitude),
                                     b.cast(x.getType(), b.number(integer, step)));

@@ -11,12 +11,11 @@
 
 namespace gridloom::loom {
 
-/// On an operation of a loss: its floats are not narrowed by loom-set-precision, nor are those of
-/// its derivative, which is marked so, too. The pass takes the mark off.
+/// On an operation of a loss: loom-set-precision does not narrow its floats, nor those of its
+/// derivative, which is marked, too. The pass removes the mark.
 inline constexpr llvm::StringLiteral kFullPrecision = "loom.full_precision";
 
-/// Marks the operations of `block` behind `before`, its terminator excepted; all where that is
-/// null.
+/// Marks the operations of `block` after `before`, except the terminator; all if `before` is null.
 inline void markFullPrecision(mlir::Block &block, mlir::Operation *before) {
   auto mark = mlir::UnitAttr::get(block.getParentOp()->getContext());
   for (mlir::Operation *op = block.getTerminator()->getPrevNode(); op != before;

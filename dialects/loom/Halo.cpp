@@ -74,7 +74,7 @@ struct Emitter {
   Value index(ArrayRef<StringAttr> axes) {
     return dist::AxisIndexOp::create(builder, loc, indices({}), names(axes));
   }
-  /// table[this device's index along the axes]; arithmetic where the table is regular.
+  /// table[this device's index along the axes]; computed if the table is regular.
   Value lookup(ArrayRef<int64_t> table, ArrayRef<StringAttr> axes) {
     int64_t step = table.size() > 1 ? table[1] - table[0] : 0;
     for (auto [i, value] : llvm::enumerate(table))
@@ -113,29 +113,29 @@ struct Interval {
   }
 };
 
-/// Elements that came together for every device: device i has those from starts[i] on.
+/// The elements that a device has after the exchange: device i those from starts[i] on.
 struct Pieces {
   Value joined;
   SmallVector<int64_t> starts;
 };
 
-/// What a window reads, in elements.
+/// The elements that a window reads.
 struct Reading {
   SmallVector<int64_t> starts; ///< the first at or before each device's first position
-  SmallVector<Interval> needs; ///< of those that the dimension has
-  bool leaves = false;         ///< some device reads what the dimension does not have
+  SmallVector<Interval> needs; ///< elements needed that exist
+  bool leaves = false;         ///< some device reads outside of the dimension
 };
 
-/// One exchange: every device receives elements [begin, end) of the shard `distance` devices on. It
-/// is the same for all devices, also for those that need less.
+/// One exchange: every device receives elements [begin, end) of the shard `distance` devices on,
+/// even devices that need less.
 struct Exchange {
   int64_t distance;
   Interval part;
 };
 } // namespace
 
-/// The exchanges that give each device the elements it needs, by distance. A shard that lies
-/// between two others travels whole, so that what arrives is one stretch of the dimension.
+/// The exchanges that give each device the elements it needs, by distance. Shards between two
+/// others are sent whole, so that what arrives is one stretch of the dimension.
 static SmallVector<Exchange> planExchanges(ArrayRef<Interval> needs, int64_t local,
                                            int64_t global) {
   int64_t parts = needs.size();
@@ -165,7 +165,7 @@ static SmallVector<Exchange> planExchanges(ArrayRef<Interval> needs, int64_t loc
   return stretch;
 }
 
-/// Whether so many elements travel that gathering all is no more.
+/// Whether the exchanges move at least as much as gathering everything.
 static bool isGathered(ArrayRef<Exchange> exchanges, int64_t parts, int64_t local) {
   int64_t moved = 0;
   for (const Exchange &step : exchanges)
@@ -174,8 +174,8 @@ static bool isGathered(ArrayRef<Exchange> exchanges, int64_t parts, int64_t loca
   return moved >= (parts - 1) * local;
 }
 
-/// From the first element at or after the first position of each device to the last one that is not
-/// after its last position.
+/// What each device reads: from the first element at or after its first position to the last one at
+/// or before its last position.
 static Reading findReading(const Window &window, int64_t global) {
   Reading reading;
   int64_t spacing = window.interior + 1;
@@ -191,7 +191,7 @@ static Reading findReading(const Window &window, int64_t global) {
 
 WindowMoves gridloom::loom::planWindowMoves(const dist::WindowDim &window, int64_t global,
                                             int64_t local, int64_t parts, int64_t part) {
-  // The least position that a part reads is the first's or, backwards, the last's.
+  // The lowest position that a part reads is its first's or, with a negative step, its last's.
   int64_t begin = window.begin + (window.step < 0 ? (part - 1) * window.step : 0);
   int64_t size = (part - 1) * std::abs(window.step) + window.reach;
   Reading reading =
@@ -205,7 +205,7 @@ WindowMoves gridloom::loom::planWindowMoves(const dist::WindowDim &window, int64
   return moves;
 }
 
-/// Brings the elements to the devices that need them.
+/// Exchanges the elements that devices need.
 static Pieces exchange(Emitter &e, Value shard, const CutDim &cut, ArrayRef<Interval> needs) {
   int64_t parts = needs.size(), local = sizeOf(shard, cut.dim);
   SmallVector<Exchange> exchanges = planExchanges(needs, local, cut.global);
@@ -244,7 +244,7 @@ static Pieces exchange(Emitter &e, Value shard, const CutDim &cut, ArrayRef<Inte
   return pieces;
 }
 
-/// Elements from starts[i] on, `size` of them, of what device i has.
+/// `size` elements from starts[i] on, out of those that device i has.
 static Value cutOut(Emitter &e, const Pieces &pieces, const CutDim &cut, ArrayRef<int64_t> starts,
                     int64_t size) {
   SmallVector<int64_t> offsets;
@@ -272,8 +272,8 @@ Value gridloom::loom::fetchWindow(OpBuilder &builder, Location loc, Value shard,
                           e.compare(positions, Direction::LT, cut.global));
     return selectAlong(builder, loc, cut.dim, inside, value, *fill);
   }
-  // Position p holds element p / spacing, or nothing. Added multiples keep the division exact
-  // below zero.
+  // Position p holds element p / spacing, or nothing. Adding multiples of the spacing keeps the
+  // division exact below zero.
   int64_t lowest = *llvm::min_element(reading.starts);
   int64_t shift = std::max<int64_t>(0, -lowest);
   Value positions = getPositions(builder, loc, e.lookup(window.starts, cut.axes), window.size);

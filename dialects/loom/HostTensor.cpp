@@ -138,11 +138,11 @@ bool gridloom::loom::isFloat8(Type element) {
 //===----------------------------------------------------------------------===//
 // 8-bit floats
 //
-// By APFloat, not by support/NarrowFloat.h: doubles are rounded once, without saturation where that
-// is asked for, and tests hold the runtime's conversions against these.
+// Uses APFloat, not support/NarrowFloat.h: doubles are rounded only once, saturation is optional,
+// and tests compare the runtime's conversions with these.
 //===----------------------------------------------------------------------===//
 
-/// Null for what is no 8-bit float.
+/// Null if the kind is no 8-bit float.
 static const llvm::fltSemantics *getFloat8(ElementKind kind) {
   switch (kind) {
   case ElementKind::F8E4M3FN:
@@ -212,7 +212,7 @@ RankedTensorType HostTensor::getType(MLIRContext *context) const {
   return element ? RankedTensorType::get(shape, element) : RankedTensorType();
 }
 
-/// Raw storage of a dense or resource attribute, and whether it is one element for all.
+/// Raw storage of a dense or resource attribute, and whether it is a splat.
 static std::optional<std::pair<ArrayRef<char>, bool>> getRawStorage(ElementsAttr attribute) {
   if (auto dense = dyn_cast<DenseElementsAttr>(attribute))
     return std::make_pair(dense.getRawData(), dense.isSplat());
@@ -227,7 +227,7 @@ FailureOr<HostTensor> HostTensor::fromAttribute(ElementsAttr attribute) {
   if (!kind)
     return failure();
   HostTensor tensor(*kind, attribute.getShapedType().getShape());
-  // Attributes pack i1 into bits in one way or another; ask for the values.
+  // Attributes may pack i1 into bits, so their values are read instead.
   if (*kind == ElementKind::Bool) {
     std::optional values = attribute.tryGetValues<bool>();
     if (!values)
@@ -334,7 +334,7 @@ std::vector<double> HostTensor::toDoubles() const {
   return result;
 }
 
-/// Towards zero, saturating; NaN becomes 0.
+/// Truncates towards zero and saturates; NaN becomes 0.
 static int64_t truncateToInt(double value) {
   if (std::isnan(value))
     return 0;
@@ -411,7 +411,7 @@ HostTensor HostTensor::fromDoubles(ElementKind kind, ArrayRef<int64_t> shape,
   default:
     visitInteger(kind, [&](auto sample) {
       convert(sample, [](double value) {
-        // Beyond what a signed number holds.
+        // Beyond the range of signed integers.
         if (std::same_as<decltype(sample), uint64_t> && value >= 0x1p63)
           return static_cast<decltype(sample)>(
               value < 0x1p64 ? static_cast<uint64_t>(value) : std::numeric_limits<uint64_t>::max());

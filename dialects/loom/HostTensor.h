@@ -51,13 +51,12 @@ size_t sizeOf(ElementKind kind);
 bool isFloatKind(ElementKind kind);
 /// The name used in messages: f32, i64, bool, exact, ...
 llvm::StringRef nameOf(ElementKind kind);
-/// The kind of an MLIR element type; nothing for types the compiler cannot compute with.
+/// The kind of an MLIR element type; nullopt for types that the compiler cannot compute with.
 std::optional<ElementKind> getElementKind(mlir::Type type);
 /// The MLIR type of a kind; null for Exact, which stands for several.
 mlir::Type getElementType(ElementKind kind, mlir::MLIRContext *context);
 
-/// Whether elements are floats of 8 bits: they are moved and converted, nothing is computed of
-/// them.
+/// Whether elements are 8-bit floats, which are only moved and converted, never computed with.
 bool isFloat8(mlir::Type element);
 
 /// A dense row-major tensor. Copies share their bytes until one of them is written.
@@ -67,11 +66,11 @@ public:
   /// All elements zero.
   HostTensor(ElementKind kind, llvm::ArrayRef<int64_t> shape);
 
-  /// The value of an attribute of any storage (splat, dense, resource). Fails without a diagnostic
-  /// when the element type is not an ElementKind or the attribute does not give out its values.
+  /// The value of an attribute with any storage (splat, dense, resource). Fails without diagnostic
+  /// if the element type is not an ElementKind or the attribute's values are not accessible.
   static llvm::FailureOr<HostTensor> fromAttribute(mlir::ElementsAttr attribute);
-  /// Rounds or truncates `values` to `kind`. The lists hold shape's product of elements. What is
-  /// too large for an 8-bit float becomes its largest number, or infinity or NaN if not `saturate`.
+  /// Rounds or truncates `values` to `kind`. The lists have as many elements as the shape. Numbers
+  /// too large for an 8-bit float become its largest number, or without `saturate` infinity or NaN.
   static HostTensor fromDoubles(ElementKind kind, llvm::ArrayRef<int64_t> shape,
                                 llvm::ArrayRef<double> values, bool saturate = true);
   static HostTensor fromInts(ElementKind kind, llvm::ArrayRef<int64_t> shape,
@@ -99,22 +98,22 @@ public:
     return {reinterpret_cast<T *>(getMutableData()), static_cast<size_t>(numElements)};
   }
 
-  /// The elements as doubles; of integers too. Not for Exact.
+  /// The elements as doubles, also for integers. Not for Exact.
   std::vector<double> toDoubles() const;
   /// The elements as 64-bit integers; floats truncate towards zero and saturate, U64 keeps its
   /// bits. Not for Exact.
   std::vector<int64_t> toInts() const;
   /// The elements as field elements: floats as the rationals they are, integers modulo p.
   std::vector<Exact> toExact() const;
-  /// Floats as Exact, anything else as it is.
+  /// Floats as Exact; other tensors unchanged.
   HostTensor toExactMode() const;
 
-  /// A dense attribute of the tensor; a splat when all elements are equal. Not for Exact.
+  /// A dense attribute of the tensor; a splat if all elements are equal. Not for Exact.
   mlir::DenseElementsAttr toAttribute(mlir::MLIRContext *context) const;
 
-  /// The same elements under another shape of as many elements.
+  /// The same elements under another shape of the same size.
   HostTensor reshaped(llvm::ArrayRef<int64_t> newShape) const;
-  /// The block that starts at `starts`, whose parts beyond this tensor are poison.
+  /// The block that starts at `starts`; its parts beyond this tensor are poison.
   HostTensor extract(llvm::ArrayRef<int64_t> starts, llvm::ArrayRef<int64_t> sizes) const;
   /// Copies the part of `source` that fits into this tensor at `starts`.
   void insert(const HostTensor &source, llvm::ArrayRef<int64_t> starts);

@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::loom;
 
-/// Operations from the scores of an attention to its result, at most.
+/// The most operations from the scores of an attention to its result.
 static constexpr int kLongestAttention = 10;
 
 Libraries Libraries::of(const cluster::Machine &machine, bool isBound) {
@@ -47,7 +47,7 @@ bool gridloom::loom::isRowWise(Operation *op) {
   return op->hasTrait<NormalizesRows>();
 }
 
-/// Reduces the last dimension.
+/// Whether an operation reduces the last dimension only.
 static bool reducesRows(Operation *op) {
   auto reduce = dyn_cast<ReduceOp>(op);
   return reduce && reduce.getDims() == ArrayRef<int64_t>{getType(reduce.getInput()).getRank() - 1};
@@ -55,7 +55,7 @@ static bool reducesRows(Operation *op) {
 
 static bool isElementwise(Operation *op) { return isa<KernelBodyInterface>(op); }
 
-/// Keeps runs of the last dimension together.
+/// Whether an operation is a transpose that keeps the last dimension last.
 static bool keepsRows(Operation *op) {
   auto transpose = dyn_cast<TransposeOp>(op);
   return transpose && !transpose.getPermutation().empty() &&
@@ -68,7 +68,7 @@ static bool keepsRows(Operation *op) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// A product of a softmax of scores, with the operations from the scores on.
+/// The product that ends an attention, and the operations before it, back to the scores.
 struct Attention {
   DotGeneralOp product;
   SmallVector<Operation *, kLongestAttention> inner;
@@ -90,7 +90,7 @@ static bool isDepth(int64_t size, const Libraries &libraries) {
   return libraries.isBound || isAttentionDepth(size);
 }
 
-/// Whether a value is a product behind factors and conversions: of a sum, the scores, not the mask.
+/// Whether a value is a product followed by factors and conversions: in a sum, the scores.
 static bool isScaledProduct(Value value) {
   Operation *op = value.getDefiningOp();
   while (isa_and_nonnull<ConvertOp, MultiplyOp, DivideOp>(op))
@@ -98,8 +98,8 @@ static bool isScaledProduct(Value value) {
   return isa_and_nonnull<DotGeneralOp>(op);
 }
 
-/// The operand of what stands between scores, softmax and product that leads on to the scores; null
-/// where it stands in no attention.
+/// For an operation between scores, softmax and product: the operand that leads to the scores; null
+/// if it cannot be part of an attention.
 static Value getScoresOperand(Operation *op, bool isSoft, bool &isMasked) {
   if (isa<ConvertOp>(op))
     return op->getOperand(0);
@@ -115,7 +115,7 @@ static Value getScoresOperand(Operation *op, bool isSoft, bool &isMasked) {
   return op->getOperand(isScaledProduct(op->getOperand(0)) ? 0 : 1);
 }
 
-/// The attention that a product ends; none where a library has no such.
+/// The attention that ends with a product; nullopt if none does that a library supports.
 static std::optional<Attention> matchAttention(DotGeneralOp product, const Libraries &libraries) {
   int64_t rank = getType(product.getLhs()).getRank();
   Type element = product.getType().getElementType();
@@ -170,16 +170,16 @@ static std::optional<Attention> findAttention(Operation *op, const Libraries &li
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// A call's contraction, and what it does to the result so far.
+/// A call's contraction, and its epilogue so far.
 struct Call {
   Operation *contraction = nullptr;
-  Value last; ///< what the call had made before its last operation
+  Value last; ///< result of the call before its last operation
   bool hasBias = false, hasResidual = false, hasActivation = false;
   bool isProduct() const { return isa<DotGeneralOp>(contraction); }
 };
 } // namespace
 
-/// A vector with an element for each column of a product, or channel of a convolution.
+/// Whether a value broadcasts one element per column of a product, or channel of a convolution.
 static bool isBias(Value value, const Call &call) {
   auto broadcast = value.getDefiningOp<BroadcastOp>();
   RankedTensorType type = getType(value);
@@ -195,8 +195,8 @@ static bool isActivation(Operation *op, Value value, const Call &call) {
          getFloatSplat(op->getOperand(op->getOperand(0) == value ? 1 : 0)) == 0.0;
 }
 
-/// Whether a library may read a value that is added to its result: it lies in memory anyway, or, of
-/// convolutions, is another one's with its bias.
+/// Whether a library may read a value that is added to its result: it is in memory anyway, or, for
+/// convolutions, the result of another one with its bias.
 static bool isResidual(Value value, const Call &call) {
   Operation *op = value.getDefiningOp();
   if (isa_and_nonnull<BroadcastOp, ConstantOp>(op))
@@ -228,8 +228,8 @@ bool loom::isLibraryConvolution(ConvolutionOp op, ConvolutionLibrary library) {
          !isTrainStep(function);
 }
 
-/// The call that an operation may be the last of, by what comes before it: a bias, a residual and
-/// an activation at most, so that many.
+/// The call that an operation may end, given the operations before it: a bias, a residual and an
+/// activation, at most `most` of them.
 static std::optional<Call> findCall(Operation *op, const Libraries &libraries, int most = 3) {
   if (isa<DotGeneralOp>(op))
     return findAttention(op, libraries) ? std::nullopt : std::optional(Call{op, {}});
@@ -268,13 +268,13 @@ static std::optional<Call> findCall(Operation *op, const Libraries &libraries, i
   return std::nullopt;
 }
 
-/// Whether a value goes on into a kernel, which then does what a call might.
+/// Whether a kernel reads the value next, and could compute what the call would.
 static bool goesOn(Value value) {
   Operation *reader = getOnlyReader(value);
   return reader && (isElementwise(reader) || isRowWise(reader) || reducesRows(reader));
 }
 
-/// Whether a library's call ends with the operation, or goes on from it.
+/// Whether an operation is part of a library call's epilogue.
 static bool isEpilogue(Operation *op, const Libraries &libraries) {
   if (!isa<AddOp, MaximumOp, GeluOp>(op) || !findCall(op, libraries))
     return false;
@@ -294,7 +294,7 @@ static bool isEpilogue(Operation *op, const Libraries &libraries) {
 
 static bool isAddress(Operation *op, const Libraries &libraries);
 
-/// Whether whoever reads a value can read it by other strides; what is in order may be reshaped.
+/// Whether all readers can read a value by other strides; if it is in order, also reshapes.
 static bool isReadElsewhere(Value value, bool byProducts, bool isOrdered,
                             const Libraries &libraries) {
   return !value.use_empty() && llvm::all_of(value.getUsers(), [&](Operation *reader) {
@@ -321,7 +321,7 @@ bool gridloom::loom::isTransposed(Value value) {
   });
 }
 
-/// Whether an operation only says where elements lie.
+/// Whether an operation only changes the address or strides of elements.
 static bool isAddress(Operation *op, const Libraries &libraries) {
   if (isa<SliceOp>(op))
     return isReadElsewhere(op->getResult(0), /*byProducts=*/false, /*isOrdered=*/true, libraries);
@@ -331,7 +331,7 @@ static bool isAddress(Operation *op, const Libraries &libraries) {
   if (libraries.isBound)
     return true;
   Value input = transpose.getInput();
-  // A product is written as its only reader wants it.
+  // A product is written in the order that its only reader wants.
   if (keepsOrder(transpose.getPermutation(), getType(input).getShape()) ||
       (input.hasOneUse() && input.getDefiningOp<DotGeneralOp>()))
     return true;
@@ -339,8 +339,8 @@ static bool isAddress(Operation *op, const Libraries &libraries) {
                          libraries);
 }
 
-/// What reads a value in the end, where elements are only found elsewhere between; null if there
-/// are several.
+/// The only reader of a value, after operations that only change addresses; null if there are
+/// several.
 static Operation *getLastReader(Value value, const Libraries &libraries) {
   Operation *reader = getOnlyReader(value);
   while (reader && isa<SliceOp, TransposeOp>(reader) && isAddress(reader, libraries))
@@ -348,8 +348,8 @@ static Operation *getLastReader(Value value, const Libraries &libraries) {
   return reader;
 }
 
-/// Whether a product's call is that of another one, before it, of the same left operand and another
-/// weight.
+/// Whether a product is merged into the call of an earlier one with the same left operand and
+/// another weight.
 static bool isMerged(Operation *op, const Libraries &libraries) {
   auto dot = dyn_cast<DotGeneralOp>(op);
   auto isOfWeight = [](DotGeneralOp product) {

@@ -4,11 +4,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What prices say before anything is fused: which operations will share a kernel or a call of a
-// library, so that what passes between them costs nothing and one launch is paid for all. The
-// phases layout and fuse decide it (passes/fuse/FusionGroups.h, FormMatmuls, FormAttention,
-// FormConvolutions); here are their rules as far as operations and their readers tell, without
-// strides and layouts.
+// Cost estimates before fusion need to know which operations will share a kernel or library call,
+// so that values between them cost nothing and they pay for one launch. The phases layout and fuse
+// decide that (passes/fuse/FusionGroups.h, FormMatmuls, FormAttention, FormConvolutions); this is
+// an approximation of their rules from operations and their readers, without strides and layouts.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_DIALECTS_LOOM_KERNELS_H
@@ -23,20 +22,20 @@ namespace gridloom::loom {
 // Rules that prices share with the phases that form kernels and calls
 //===----------------------------------------------------------------------===//
 
-/// Tensors that one kernel joins at most: each is a loop nest of its own.
+/// The most tensors that one kernel joins: each needs its own loop nest.
 inline constexpr size_t kMostPieces = 8;
 
-/// The number that a value of floats repeats, if it is one.
+/// The value that a float tensor repeats, if it is a splat.
 std::optional<double> getFloatSplat(mlir::Value value);
-/// Whether an operation works on each row of the last dimension on its own.
+/// Whether an operation works on each row of the last dimension independently.
 bool isRowWise(mlir::Operation *op);
-/// Whether a product has one dimension of either side in its result behind `rank` - 2 of the batch,
-/// and sums over one.
+/// Whether a product sums over one dimension, and its result has `rank` - 2 batch dimensions and
+/// one dimension of either side.
 bool isPlainProduct(DotGeneralOp dot, int64_t rank);
-/// Whether libraries of attention have heads of this depth.
+/// Whether attention libraries support heads of this depth.
 bool isAttentionDepth(int64_t depth);
 
-/// Which convolutions a library does as they are: all others are products of copied columns.
+/// The convolutions that a library computes; all others become products of copied columns.
 enum class ConvolutionLibrary {
   None,
   Forward, ///< of f32, outside training steps, where the window is no larger than the result
@@ -44,7 +43,7 @@ enum class ConvolutionLibrary {
 };
 bool isLibraryConvolution(ConvolutionOp op, ConvolutionLibrary library);
 
-/// What the libraries of a machine's devices do in one call.
+/// What the libraries of a machine's devices compute in one call.
 struct Libraries {
   bool attention = false; ///< in 16 bits
   ConvolutionLibrary convolutions = ConvolutionLibrary::Forward;
@@ -52,49 +51,48 @@ struct Libraries {
 
   bool mergesProducts = false; ///< of one operand and several weights
 
-  /// A bound is of all ways to split a program, parts of which may be one kernel where the whole is
-  /// not: dimensions of one element have no order, and padding may be another device's part.
+  /// A bound holds for all ways to split a program. Parts may be one kernel where the whole is not:
+  /// dimensions of one element have no order, and padding may be in another device's part.
   bool isBound = false;
 
   static Libraries of(const cluster::Machine &machine, bool isBound = false);
 };
 
-/// Whether a value passes from the operation that makes it to its only reader within a kernel or
-/// call.
+/// Whether a value passes from its operation to its only reader within a kernel or call.
 bool staysInRegisters(mlir::Value value, const Libraries &libraries);
 
-/// Whether a permutation of a tensor's dimensions leaves its elements in order: only dimensions of
-/// one element change places.
+/// Whether a permutation of a tensor's dimensions keeps its elements in order: it moves only
+/// dimensions of one element.
 bool keepsOrder(llvm::ArrayRef<int64_t> permutation, llvm::ArrayRef<int64_t> shape);
 
-/// Whether a value is transposed, by itself or after slices.
+/// Whether a value is transposed, directly or after slices.
 bool isTransposed(mlir::Value value);
 
-/// What of an operation is done where.
+/// Where an operation is computed.
 enum class Place {
   Kernel,  ///< its kernel or call starts with it
-  Joined,  ///< in the kernel of what reads it
-  Call,    ///< in a library's call, as an epilogue, a part of an attention or of a product
-  Address, ///< nowhere: those who read it read elsewhere
+  Joined,  ///< in its reader's kernel
+  Call,    ///< in a library call, as an epilogue or a part of an attention or product
+  Address, ///< not at all: readers use another address
 };
 Place findPlace(mlir::Operation *op, const Libraries &libraries);
 
-/// Of what a kernel or call reads for an operand, the share that lies in memory: a broadcast is
-/// repeated in each kernel that reads it, and so is a number.
+/// The share of an operand that a kernel or call reads from memory: each kernel repeats broadcasts
+/// and scalars itself.
 double getReadShare(mlir::OpOperand &operand, const Libraries &libraries);
-/// The same of a result that is written: a call writes once, whatever its epilogue does.
+/// The same for a result that is written: a call writes once, whatever its epilogue does.
 double getWrittenShare(mlir::Value value, const Libraries &libraries);
 
-/// How a convolution is done that no library has.
+/// How a convolution is computed that no library supports.
 struct Columns {
-  bool areCopied = false; ///< in a kernel of their own, then there is a product
-  bool isPadded = false;  ///< the input, in a kernel before
-  int64_t zeros = 1;      ///< elements of the product for each that is not an inserted zero
+  bool areCopied = false; ///< in their own kernel, before the product
+  bool isPadded = false;  ///< the input, in an earlier kernel
+  int64_t zeros = 1;      ///< elements of the product per element that is not an inserted zero
 };
 Columns findColumns(mlir::Operation *op, const Libraries &libraries);
 
-/// Whatever of an operation's place and operands its price depends on, as text: two with equal
-/// attributes, types and texts cost the same.
+/// Everything about an operation's place and operands that its cost depends on, as text: two
+/// operations with equal attributes, types and texts cost the same.
 std::string describePlace(mlir::Operation *op, const Libraries &libraries);
 
 } // namespace gridloom::loom

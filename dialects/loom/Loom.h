@@ -16,13 +16,13 @@ namespace gridloom::loom {
 
 /// One operation per output element.
 int64_t elementwiseFlops(mlir::Operation *op);
-/// Bytes of a tensor in memory; i1 takes a byte an element.
+/// Bytes of a tensor in memory; i1 takes one byte per element.
 int64_t getByteSize(mlir::Type tensor);
 
-/// An elementwise operation of at most so many cycles may be computed twice rather than stored
+/// An elementwise operation of at most that many cycles is computed again rather than stored
 /// (KernelBodyInterface::getScalarCycles).
 inline constexpr int64_t kCheapCycles = 4;
-/// Cycles of a loom.convert on a vector of 16 f32: the 8-bit floats are converted by integer
+/// Cycles of a loom.convert on a vector of 16 f32; 8-bit floats are converted by integer
 /// arithmetic.
 int64_t getConversionCycles(mlir::Value input, mlir::Value output);
 bool isFloatTensor(mlir::Value value);
@@ -36,17 +36,17 @@ template <typename OpT> class ExceedsHalf : public mlir::OpTrait::TraitBase<OpT,
 template <typename OpT>
 class NormalizesRows : public mlir::OpTrait::TraitBase<OpT, NormalizesRows> {};
 
-/// True for operations that step along a dimension in order, scatter or move everything: each is a
-/// kernel of its own.
+/// True for operations that step along a dimension in order, scatter, or move everything: each is
+/// its own kernel.
 bool isLaneOp(mlir::Operation *op);
 
-/// Attribute names; the dialect's description says what they mean.
+/// Attribute names; the dialect's description explains them.
 inline constexpr llvm::StringLiteral kEntry = "loom.entry";
 inline constexpr llvm::StringLiteral kDims = "loom.dims";
 inline constexpr llvm::StringLiteral kName = "loom.name";
 inline constexpr llvm::StringLiteral kDimNames = "loom.dim_names";
-/// On an input that is used as indices: {node, size, first, last}: `first` to `last` is added to
-/// it, and the sum indexes a dimension of `size`.
+/// On an input that is used as indices, {node, size, first, last}: a number from `first` to `last`
+/// is added to it, and the sum indexes a dimension of `size`.
 inline constexpr llvm::StringLiteral kIndices = "loom.indices";
 inline constexpr llvm::StringLiteral kGlobalType = "loom.global_type";
 inline constexpr llvm::StringLiteral kModel = "loom.model";
@@ -58,10 +58,10 @@ inline constexpr llvm::StringLiteral kInit = "loom.init";
 inline constexpr llvm::StringLiteral kTraining = "loom.training";
 inline constexpr llvm::StringLiteral kUpdates = "loom.updates";
 
-/// The name of the ONNX node an operation comes from; several are joined with " + ".
+/// The name of an operation's ONNX node; several are joined with " + ".
 std::string getNodeName(mlir::Location loc);
-/// "node 'NAME': " and what `diagnostic` says; that alone if there is no such name, if the name is
-/// `whole`, that of the model, or if the text begins with another description of it.
+/// "node 'NAME': " and the text of `diagnostic`. Only the text if there is no name, if the name is
+/// `whole`, the model's, or if the text already begins with another description of the node.
 std::string describeWithNode(const mlir::Diagnostic &diagnostic, llvm::StringRef whole = "");
 
 } // namespace gridloom::loom

@@ -25,8 +25,8 @@ def Loom_AmplifiesError : Loom_NumericTrait<"AmplifiesError">;
 /// The result can leave the range of f16 although the operand is in it.
 def Loom_ExceedsHalf : Loom_NumericTrait<"ExceedsHalf">;
 
-/// Operand 0 is normalised along its last dimension, by f32 arithmetic where it is of 16 bits; the
-/// others are vectors of that dimension.
+/// Operand 0 is normalised along its last dimension, with f32 arithmetic if it has 16 bits; the
+/// other operands are vectors of that dimension.
 def Loom_NormalizesRows : NativeOpTrait<"NormalizesRows"> { let cppNamespace = "::gridloom::loom"; }
 
 // Every tensor operation: free of side effects, has a sharding rule, a cost and a reference evaluation.

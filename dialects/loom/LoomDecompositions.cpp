@@ -31,7 +31,7 @@ struct Expression {
       return value;
     return ConvertOp::create(builder, loc, type.clone(element), value);
   }
-  /// f32 of 16-bit floats: sums over many elements need it.
+  /// Converts 16-bit floats to f32, which sums over many elements need.
   Value widen(Value value) {
     Type element = cast<RankedTensorType>(value.getType()).getElementType();
     return element.isF16() || element.isBF16() ? convert(value, builder.getF32Type()) : value;
@@ -47,11 +47,11 @@ struct Expression {
   }
 };
 
-/// Reduces one dimension of tensors, and over the devices where it is cut.
+/// Reduces one dimension, also over the devices that it is cut over.
 struct Reducer {
   OpBuilder &builder;
   Location loc;
-  /// Mesh axes that cut the dimension, of `global` elements; none when it is whole.
+  /// Mesh axes that cut the dimension, of `global` elements; none if it is whole.
   ArrayRef<StringAttr> axes = {};
   int64_t global = 0;
 

@@ -11,11 +11,11 @@ class Loom_ElementwiseOp<string mnemonic, list<Trait> traits = []>
               [], [], ShardingRuleInterface> {
   /// f(x + y) = f(x) + f(y), over all operands together: partial sums pass through unreduced.
   bit linear = 0;
-  /// C++ expression for CPU cycles on a vector of 16 f32, measured for some and estimated by likeness for others.
+  /// C++ expression for CPU cycles on a vector of 16 f32, measured for some, estimated from similar ones for others.
   string cycles = "1";
   /// Element type of the example in the description.
   string exampleType = "f32";
-  /// Declares a `getFlops` of the operation's own.
+  /// Declares the operation's own `getFlops`.
   string flops = "";
   let extraClassDeclaration = flops # [{
     ::gridloom::dist::ShardingRule getShardingRule() { return ::gridloom::dist::getElementwiseRule(*this); }

@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Floats are computed in f64 and rounded once per operation (through f32 to f16 and bf16), so that
-// this can serve as an oracle. Integers wrap. Operands of kind Exact give exact mode: composites
-// are then what their decomposition says.
+// this can serve as an oracle. Integers wrap. Operands of kind Exact select exact mode, in which
+// composites are evaluated by their decompositions.
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/LoomEvaluate.h"
@@ -108,7 +108,7 @@ HostTensor gridloom::loom::contract(const HostTensor &lhs, const HostTensor &rhs
   });
 }
 
-/// `tensor` with its dimensions in the order of the three lists, each list one dimension.
+/// `tensor` with its dimensions in the order of the three lists, merged into one per list.
 static HostTensor groupDims(const HostTensor &tensor, ArrayRef<int64_t> first,
                             ArrayRef<int64_t> second, ArrayRef<int64_t> third) {
   SmallVector<int64_t> source = getRowMajorStrides(tensor.getShape()), shape, strides, grouped;
@@ -211,7 +211,7 @@ Results SoftmaxOp::evaluate(ArrayRef<HostTensor> operands) {
   return one(HostTensor::fromDoubles(input.getKind(), input.getShape(), values));
 }
 
-/// Rows of the last dimension by their mean, if they are `centred`, and the mean of squares.
+/// Normalises rows of the last dimension, after subtracting their mean if they are to be `centred`.
 static Results evaluateRowNorm(ArrayRef<HostTensor> operands, double epsilon, bool centred) {
   const HostTensor &input = operands[0];
   std::vector<double> values = input.toDoubles(), scale = operands[1].toDoubles();

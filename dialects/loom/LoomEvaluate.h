@@ -10,7 +10,7 @@
 
 namespace gridloom::loom {
 
-/// Element (i0, i1, ...) of the result is element `sum of i * stride` of `source`'s memory.
+/// Element (i0, i1, ...) of the result is element `offset + sum of i * stride` of `source`.
 HostTensor gatherStrided(const HostTensor &source, llvm::ArrayRef<int64_t> shape,
                          llvm::ArrayRef<int64_t> strides, int64_t offset = 0);
 
@@ -18,11 +18,11 @@ HostTensor gatherStrided(const HostTensor &source, llvm::ArrayRef<int64_t> shape
 /// `result` is the element kind of the product; operands in exact mode give Exact.
 HostTensor contract(const HostTensor &lhs, const HostTensor &rhs, ElementKind result);
 
-/// The reduction of equally shaped tensors, element by element; floats accumulate in f64.
+/// Reduces tensors of one shape, element by element; floats accumulate in f64.
 HostTensor combine(dist::ReductionKind kind, llvm::ArrayRef<HostTensor> tensors);
 
-/// loom.gather. An index outside the input is an error on `op`, or gives poison if `poisonOutside`:
-/// what a padded row of indices does.
+/// loom.gather. An index outside the input is an error on `op`, or gives poison if `poisonOutside`,
+/// as padded rows of indices need it.
 llvm::FailureOr<HostTensor> evaluateGather(GatherOp op, const HostTensor &input,
                                            const HostTensor &indices, bool poisonOutside);
 

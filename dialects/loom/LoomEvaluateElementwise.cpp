@@ -35,7 +35,7 @@ template <Integer64 T> static T divideIntegers(T x, T y) {
   Results OP::evaluate(ArrayRef<HostTensor> operands) {                                            \
     return evaluateBinary(*this, operands, Overload{__VA_ARGS__});                                 \
   }
-// Constrained parameters, so that no element type converts into another unseen.
+// Constrained parameters, so that no element type converts to another implicitly.
 #define FLOAT std::same_as<double> auto
 #define INT Integer64 auto
 #define EXACT std::same_as<Exact> auto
@@ -129,7 +129,7 @@ Results DivideOp::evaluate(ArrayRef<HostTensor> operands) {
                                  [](EXACT x, EXACT y) { return x / y; }});
 }
 
-/// Shifts of unsigned numbers as wide as the elements.
+/// Shifts as unsigned integers of the elements' width.
 template <typename FunctionT>
 static Results evaluateShift(Operation *op, ArrayRef<HostTensor> operands, FunctionT shift) {
   uint64_t width = 8 * operands[0].getElementSize();

@@ -25,7 +25,7 @@ struct Lanes {
       : outer(loom::countElements(shape.take_front(dim))), size(shape[dim]),
         inner(loom::countElements(shape.drop_front(dim + 1))) {}
   int64_t at(int64_t i, int64_t place, int64_t j) const { return (i * size + place) * inner + j; }
-  /// Calls `function` with every place beside the dimension.
+  /// Calls `function` for every position in the other dimensions.
   void forEach(function_ref<void(int64_t i, int64_t j)> function) const {
     for (int64_t i = 0; i < outer; ++i)
       for (int64_t j = 0; j < inner; ++j)

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// All dimensions but the indexed one are parallel. Where that one is split, each device does what
-// it can with its own part; what is left is a collective over values that are smaller by the
+// All dimensions except the indexed one are parallel. If that one is split, each device computes
+// what it can from its own part; the rest is a collective over values that are smaller by the
 // dimension's size. A factor that only operands have leaves the result whole on every device.
 //
 //===----------------------------------------------------------------------===//
@@ -74,7 +74,7 @@ struct Local {
     SmallVector<Attribute> names(axes.begin(), axes.end());
     return make<dist::AllGatherOp>(typeOf(x).clone(shape), x, builder.getArrayAttr(names), dim);
   }
-  /// indices less the first index of this device's shard.
+  /// `indices` minus the first index of this device's shard.
   Value makeLocal(Value indices, ArrayRef<StringAttr> axes, int64_t step) {
     Value start = getShardStart(builder, loc, axes, step);
     RankedTensorType type = typeOf(indices);
@@ -85,7 +85,7 @@ struct Local {
   }
 };
 
-/// The dimensions of a tensor of `rank` but one.
+/// The dimensions of a tensor of `rank` except `dim`.
 SmallVector<int64_t> otherDims(int64_t rank, int64_t dim) {
   SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(0, rank));
   dims.erase(dims.begin() + dim);
@@ -105,7 +105,7 @@ ShardingRule ReverseOp::getShardingRule() {
 }
 bool ReverseOp::isLinear() { return true; }
 
-/// A device fetches the stretch that lies as far from the end as its own from the beginning.
+/// A device fetches the stretch that is as far from the end as its own is from the beginning.
 SmallVector<Value> ReverseOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types,
                                         FactorAxes axes) {
   Value input = operands[0];
@@ -135,8 +135,8 @@ ShardingRule GatherElementsOp::getShardingRule() {
   return rule;
 }
 
-/// With the indexed dimension split, each device takes what it has and zero for the rest; the sum
-/// over the devices is the result.
+/// If the indexed dimension is split, each device takes the elements that it has and zeros for the
+/// rest; the sum over the devices is the result.
 SmallVector<Value> GatherElementsOp::partition(OpBuilder &builder, ValueRange operands,
                                                TypeRange types, FactorAxes axes) {
   const AxisList &split = axes[getDim()];
@@ -166,7 +166,7 @@ ShardingRule ScatterOp::getShardingRule() {
   return rule;
 }
 
-/// With the indexed dimension split, each device applies the updates that fall into its part.
+/// If the indexed dimension is split, each device applies the updates that fall into its part.
 SmallVector<Value> ScatterOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types,
                                         FactorAxes axes) {
   const AxisList &split = axes[getDim()];
@@ -188,8 +188,8 @@ ShardingRule CumulativeOp::getShardingRule() {
   return rule;
 }
 
-/// With the dimension split: the running value of the own part, and on top of it the totals of the
-/// parts that come before.
+/// If the dimension is split: the running values of the own part, combined with the totals of the
+/// parts before it.
 SmallVector<Value> CumulativeOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types,
                                            FactorAxes axes) {
   int64_t dim = getDim();
@@ -200,7 +200,7 @@ SmallVector<Value> CumulativeOp::partition(OpBuilder &builder, ValueRange operan
   Value input = operands[0];
   RankedTensorType type = typeOf(input);
   int64_t parts = getNumParts(builder, split), size = shapeOf(getInput())[dim];
-  // Forwards, nothing comes after the padding but padding.
+  // Forwards, only padding comes after the padding.
   if (getReverse() && type.getDimSize(dim) * parts != size)
     input = maskPadding(builder, getLoc(), input, dim, size, split, getKind());
   Value running = l.make<CumulativeOp>(type, input, getKind(), dim, getExclusive(), getReverse());
@@ -242,8 +242,8 @@ ShardingRule ArgReduceOp::getShardingRule() {
   return rule;
 }
 
-/// The least index of an element that equals the peak. NaN is the peak of a lane that has one and
-/// equals nothing, hence the second comparison. `axes` cut the dimension.
+/// The first or, with `last`, the last index of an element that equals the peak. A NaN is the peak
+/// of its lane but equals nothing, hence the second comparison. `axes` cut the dimension.
 static Value findExtreme(OpBuilder &builder, ArgReduceOp op, Value x, ArrayRef<StringAttr> axes) {
   Local l{builder, op.getLoc()};
   RankedTensorType type = typeOf(x);
@@ -280,7 +280,7 @@ SmallVector<Value> ArgReduceOp::decompose(OpBuilder &builder) {
   return {findExtreme(builder, *this, getInput(), {})};
 }
 
-/// With the dimension split: the peak of all parts, then the first place of all that have it.
+/// If the dimension is split: the peak of all parts, then its first or last place.
 SmallVector<Value> ArgReduceOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types,
                                           FactorAxes axes) {
   const AxisList &split = axes[getDim()];
@@ -293,7 +293,7 @@ SmallVector<Value> ArgReduceOp::partition(OpBuilder &builder, ValueRange operand
 // Order
 //===----------------------------------------------------------------------===//
 
-/// Selecting few can be done part by part, sorting cannot.
+/// Selecting a few elements works part by part; sorting does not.
 ShardingRule ArgsortOp::getShardingRule() {
   ShardingRule rule;
   TensorFactors in = addFactors(rule, shapeOf(getInput())), out = in;
@@ -316,8 +316,8 @@ static Attribute getLastElement(Type element, bool descending) {
                            descending ? dist::ReductionKind::Max : dist::ReductionKind::Min);
 }
 
-/// With the dimension split: the first of every part, then the first of those. Parts are joined in
-/// order, and padding is at the end, so that equal elements keep their order.
+/// If the dimension is split: the first elements of every part, then the first of those. Parts are
+/// joined in order with padding at the end, so that equal elements keep their order.
 SmallVector<Value> ArgsortOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types,
                                         FactorAxes axes) {
   int64_t dim = getDim(), size = shapeOf(getInput())[dim];

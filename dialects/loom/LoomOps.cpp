@@ -33,8 +33,8 @@ OpFoldResult TransposeOp::fold(FoldAdaptor) {
   return {};
 }
 
-/// The numbers start, start + step, ... that constant indices are, with a step above zero; their
-/// count and shape are the indices'.
+/// (start, step) if constant indices are start, start + step, ... with a positive step; their count
+/// and shape are the indices'.
 static std::optional<std::pair<int64_t, int64_t>> matchRange(Value indices) {
   auto constant = indices.getDefiningOp<ConstantOp>();
   auto values = constant ? dyn_cast<DenseIntElementsAttr>(constant.getValue()) : nullptr;
@@ -56,7 +56,7 @@ static std::optional<std::pair<int64_t, int64_t>> matchRange(Value indices) {
 }
 
 namespace {
-/// A lookup at places that are known and evenly spaced is a slice: the first token's row, one of
+/// A lookup at constant, evenly spaced places is a slice, such as the first token's row, or one of
 /// query, key and value.
 struct GatherOfRange : OpRewritePattern<GatherOp> {
   using OpRewritePattern::OpRewritePattern;

@@ -23,7 +23,7 @@ uint32_t gridloom::loom::getRandomBits(uint64_t index, uint64_t seed, uint32_t s
 // Building
 //===----------------------------------------------------------------------===//
 
-/// The place of each element in row-major order.
+/// The row-major index of each element.
 static Value createPosition(OpBuilder &builder, Location loc, ArrayRef<int64_t> shape) {
   auto type = RankedTensorType::get(shape, builder.getI64Type());
   auto splat = [&](int64_t number) -> Value {
@@ -114,7 +114,7 @@ struct Words {
     return make<arith::MulIOp>(arith::ExtUIOp::create(builder, loc, index, x),
                                constant(index, number));
   }
-  /// The one of `four` words whose number the two lowest bits of `place` are.
+  /// The word of `four` that the two lowest bits of `place` select.
   Value choose(Value place, ArrayRef<Value> four) {
     auto isSet = [&](uint32_t bit) -> Value {
       Value set = make<arith::AndIOp>(place, word(bit));

@@ -34,11 +34,11 @@ template <typename... Functions> struct Overload : Functions... {
 inline int64_t wrap(uint64_t value) { return static_cast<int64_t>(value); }
 inline uint64_t bits(int64_t value) { return static_cast<uint64_t>(value); }
 
-/// A 64-bit integer that elements are computed as.
+/// A 64-bit integer type in which elements are computed.
 template <typename T>
 concept Integer64 = std::same_as<T, int64_t> || std::same_as<T, uint64_t>;
 
-/// The fixed hash that stands for the function of this name in exact mode; NaN stays NaN.
+/// The fixed hash that replaces the function of this name in exact mode; NaN stays NaN.
 inline Exact hashed(llvm::StringRef function, Exact x, Exact y = {0}) {
   return x.isNaN() || y.isNaN() ? Exact::nan() : Exact::hash(llvm::xxh3_64bits(function), x, y);
 }
@@ -49,7 +49,7 @@ inline Exact exactExp(Exact x) {
   return x.word == 0 ? Exact{1} : hashed("exp", x);
 }
 
-/// Small integers keep their value; of other elements nobody knows which rationals they were.
+/// Small integers keep their value; for other elements the original rational number is unknown.
 inline Exact exactRound(llvm::StringRef function, Exact x) {
   bool small = x.isFinite() && std::abs(x.word) < (int64_t(1) << 31);
   return small ? x : hashed(function, x);

@@ -190,8 +190,8 @@ ShardingRule SliceOp::getShardingRule() {
 }
 bool SliceOp::isLinear() { return true; }
 
-/// Dimensions taken whole keep their shards. Of others a device fetches the stretch its part of the
-/// output is taken from.
+/// Dimensions taken whole keep their shards. Of others a device fetches the stretch that its part
+/// of the output is taken from.
 SmallVector<Value> SliceOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types,
                                       FactorAxes axes) {
   Value input = operands[0];
@@ -232,8 +232,8 @@ ShardingRule ConcatenateOp::getShardingRule() {
 }
 bool ConcatenateOp::isLinear() { return true; }
 
-/// With the joined dimension split, a device fetches of every input what falls into its part of the
-/// output, and takes each position from the input it belongs to.
+/// If the joined dimension is split, a device fetches from every input what falls into its part of
+/// the output, and takes each position from its input.
 SmallVector<Value> ConcatenateOp::partition(OpBuilder &builder, ValueRange operands,
                                             TypeRange types, FactorAxes axes) {
   int64_t dim = getDim();
@@ -284,8 +284,8 @@ ShardingRule GatherOp::getShardingRule() {
   return rule;
 }
 
-/// With the gathered dimension split, each device gathers what it has and contributes zero for the
-/// rest; the sum over the devices is the result.
+/// If the gathered dimension is split, each device gathers the elements that it has and contributes
+/// zeros for the rest; the sum over the devices is the result.
 SmallVector<Value> GatherOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types,
                                        FactorAxes axes) {
   const AxisList &split = axes[getDim()]; // factors of the input come first, one per dimension

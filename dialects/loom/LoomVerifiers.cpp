@@ -10,7 +10,7 @@ using namespace gridloom::loom;
 
 static RankedTensorType tensor(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// Fails when `actual` is not the shape that `what` makes.
+/// Fails unless `actual` has the expected shape.
 static LogicalResult expectShape(Operation *op, RankedTensorType actual,
                                  ArrayRef<int64_t> expected) {
   if (actual.getShape() == expected)

@@ -54,7 +54,7 @@ static LogicalResult expectDims(Operation *op, ArrayRef<int64_t> dims, RankedTen
   return success();
 }
 
-/// The positions along one dimension; nothing, with an error, if no window fits.
+/// The positions along one dimension; nullopt, with an error, if no window fits.
 static std::optional<int64_t> expectPositions(Operation *op, int64_t size, int64_t window,
                                               int64_t stride, int64_t dilation) {
   int64_t positions = countPositions(size, window, stride, dilation);
@@ -243,7 +243,7 @@ struct WindowBuilder {
   }
 };
 
-/// A convolution in the making.
+/// Builds the decomposition of a convolution.
 struct Convolution : WindowBuilder {
   ConvolutionOp op;
   SmallVector<int64_t> spatialDims;    // of input and output
@@ -277,8 +277,8 @@ struct Convolution : WindowBuilder {
     return ConvertOp::create(builder, loc, type.clone(element), value);
   }
 
-  /// Each channel has a filter of its own: products and their sum, no columns. 16-bit floats are
-  /// multiplied and summed in f32, as matrix multiplications do.
+  /// Each channel has its own filter: computes products and their sum, without columns. 16-bit
+  /// floats are multiplied and summed in f32, as in matrix multiplications.
   Value multiplyChannels(Value input) {
     Type element = tensor(input).getElementType();
     bool isNarrow = isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32;
@@ -324,7 +324,7 @@ struct Convolution : WindowBuilder {
     return transpose(slide(input), order);
   }
 
-  /// True where the input's ends are the window's.
+  /// True if one window covers the whole input.
   bool isOneWindow(Value input) {
     for (auto [i, dim] : llvm::enumerate(spatialDims))
       if (tensor(input).getDimSize(dim) != (window[i] - 1) * op.getDilations()[i] + 1)
@@ -332,15 +332,15 @@ struct Convolution : WindowBuilder {
     return true;
   }
 
-  /// The elements of that window: the input, or some of it.
+  /// The elements of that window: the input, strided by the dilations.
   Value takeWindow(Value input) {
     SmallVector<int64_t> steps{1, 1};
     llvm::append_range(steps, op.getDilations());
     return slice(input, steps);
   }
 
-  /// A window larger than what it gives, as the gradients of weights have: one product for the
-  /// whole batch, since a product for each image would have a few columns only.
+  /// For windows larger than their output, as in gradients of weights: one product for the whole
+  /// batch, since a product per image would have only a few columns.
   Value multiplyRows(Value input, int64_t depth) {
     SmallVector<int64_t> order{0}, shape{outputs, batch}, swap{1, 0};
     llvm::append_range(order, spatialDims);
@@ -359,14 +359,14 @@ struct Convolution : WindowBuilder {
     return transpose(reshape(product, shape), swap);
   }
 
-  /// True where vectors of an image's positions leave more than an eighth of their lanes empty.
+  /// True if vectors over an image's positions leave more than an eighth of their lanes empty.
   static bool wastesVectors(int64_t positions) {
     constexpr int64_t lanes = 16, most = 8;
     int64_t padded = (positions + lanes - 1) / lanes * lanes;
     return (padded - positions) * most > padded;
   }
 
-  /// One product for all images, whose positions lie one after another.
+  /// One product for all images, whose positions follow each other.
   Value multiplyImages(Value columns, int64_t depth, int64_t positions) {
     SmallVector<int64_t> shape{outputs, batch}, swap{1, 0}, order;
     llvm::append_range(shape, output);
@@ -414,7 +414,7 @@ struct Convolution : WindowBuilder {
 } // namespace
 
 bool gridloom::loom::isDepthwise(ConvolutionOp op) {
-  // More filters than this per channel are worth a matrix multiplication.
+  // With more filters per channel, a matrix multiplication is worth it.
   constexpr int64_t most = 4;
   int64_t channels = tensor(op.getInput()).getDimSize(1), outputs = op.getType().getDimSize(1);
   return static_cast<int64_t>(op.getGroups()) == channels && outputs <= most * channels;

@@ -10,11 +10,11 @@
 
 namespace gridloom::loom {
 
-/// Positions of a window of `window` elements, `dilation` apart, in a dimension of `size`; 0 if it
-/// does not fit.
+/// The number of positions of a window of `window` elements, `dilation` apart, in a dimension of
+/// `size`; 0 if it does not fit.
 int64_t countPositions(int64_t size, int64_t window, int64_t stride, int64_t dilation);
 
-/// A dimension of `size` after padding.
+/// The size of a dimension of `size` after padding.
 int64_t getPaddedSize(int64_t size, int64_t low, int64_t high, int64_t interior);
 
 inline int64_t computeProduct(llvm::ArrayRef<int64_t> numbers) {
@@ -24,8 +24,8 @@ inline int64_t computeProduct(llvm::ArrayRef<int64_t> numbers) {
   return product;
 }
 
-/// Whether a convolution without a library is products and sums for each channel, not a product of
-/// matrices: few filters read one channel each.
+/// Whether a convolution without a library is computed as products and sums for each channel, not
+/// as a matrix product: few filters read one channel each.
 bool isDepthwise(ConvolutionOp op);
 
 } // namespace gridloom::loom

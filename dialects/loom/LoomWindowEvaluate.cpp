@@ -83,7 +83,7 @@ Results ReduceWindowOp::evaluate(ArrayRef<HostTensor> operands) {
   SmallVector<int64_t> source = getRowMajorStrides(padded.getShape()), strides(source);
   for (auto [dim, stride] : llvm::zip_equal(getDims(), getStrides()))
     strides[dim] *= stride;
-  // One tensor per element of the window: what every position sees there.
+  // One tensor per element of the window: the values that all positions read there.
   SmallVector<HostTensor> parts;
   for (int64_t number = 0, count = computeProduct(getSizes()); number < count; ++number) {
     int64_t offset = 0, rest = number;

@@ -16,8 +16,8 @@ static ArrayRef<int64_t> shapeOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getShape();
 }
 
-/// Fetches what a device's `part` positions of the output read of a dimension: `reach` elements of
-/// the padded input each, `stride` apart.
+/// Fetches what a device's `part` output positions read along a dimension: `reach` elements of the
+/// padded input each, `stride` apart.
 static Value fetchDim(OpBuilder &builder, Location loc, Value shard, const CutDim &cut,
                       int64_t part, int64_t stride, int64_t reach, int64_t low, int64_t interior,
                       Attribute fill) {
@@ -42,7 +42,7 @@ ShardingRule PadOp::getShardingRule() {
   return rule;
 }
 
-/// f(x + y) = f(x) + f(y) where zeros are put in.
+/// Linear, f(x + y) = f(x) + f(y), if the padding is zero.
 bool PadOp::isLinear() {
   if (auto value = dyn_cast<FloatAttr>(getValue()))
     return value.getValue().isZero();
@@ -69,8 +69,8 @@ SmallVector<Value> PadOp::partition(OpBuilder &builder, ValueRange operands, Typ
 // window, reduce_window
 //===----------------------------------------------------------------------===//
 
-/// Dimensions of the input and of the output's first ones: windows slide over the operation's dims,
-/// after `low` elements of padding; the others are the same in both.
+/// Adds the dimensions of the input and the output's leading ones: windows slide over the
+/// operation's dims, after `low` elements of padding; other dimensions are the same in both.
 template <typename Op>
 static void addSlidDims(Op op, ShardingRule &rule, TensorFactors &in, TensorFactors &out,
                         ArrayRef<int64_t> low) {
@@ -146,8 +146,8 @@ SmallVector<Value> ReduceWindowOp::partition(OpBuilder &builder, ValueRange oper
 // convolution
 //===----------------------------------------------------------------------===//
 
-/// Batch and output channels split the result, input channels leave partial sums. Groups, where
-/// there are several, are the major factor of both kinds of channels.
+/// Batch and output channels split the result; input channels leave partial sums. If there are
+/// several groups, they are the major factor of both kinds of channels.
 ShardingRule ConvolutionOp::getShardingRule() {
   ShardingRule rule;
   ArrayRef<int64_t> input = shapeOf(getInput()), weight = shapeOf(getWeight()),
@@ -182,8 +182,8 @@ ShardingRule ConvolutionOp::getShardingRule() {
   return rule;
 }
 
-/// A split of a spatial dimension fetches the halo its part of the output reads, with the zeros
-/// around and between the elements.
+/// If a spatial dimension is split, fetches the halo that the device's part of the output reads,
+/// with the zeros around and between elements.
 SmallVector<Value> ConvolutionOp::partition(OpBuilder &builder, ValueRange operands,
                                             TypeRange types, FactorAxes axes) {
   ShardingRule rule = getShardingRule();

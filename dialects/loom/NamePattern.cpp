@@ -19,7 +19,7 @@ bool gridloom::matchesPattern(StringRef pattern, StringRef name) {
   SmallVector<StringRef> parts;
   rest.split(parts, '*');
   StringRef last = parts.pop_back_val();
-  // The earliest place of each part leaves the most to those after it.
+  // The earliest match of each part leaves the most text for those after it.
   for (StringRef part : parts) {
     size_t at = name.find(part);
     if (at == StringRef::npos)

@@ -10,8 +10,8 @@
 
 namespace gridloom {
 
-/// Whether `name` is `pattern`, in which a star stands for any text. A name that has a star itself
-/// is a pattern that matches it.
+/// Whether `name` matches `pattern`, in which a star stands for any text. A name with a star also
+/// matches itself as a pattern.
 bool matchesPattern(llvm::StringRef pattern, llvm::StringRef name);
 
 } // namespace gridloom

@@ -10,23 +10,23 @@
 
 namespace gridloom::loom {
 
-/// The operations that each user of a formula builds in its own way.
+/// Operations that each user of a formula builds differently.
 struct NormalizationForm {
   /// Reduces dimension `dim` of `x`; the result lacks it.
   llvm::function_ref<mlir::Value(mlir::Value x, dist::ReductionKind kind, int64_t dim)> reduce;
-  /// Kernels divide once a row and multiply the row's elements by the inverse, which is faster and
-  /// rounds once more. Programs divide every element, as the operations are defined.
+  /// Kernels divide once per row and multiply the row's elements by the inverse, which is faster
+  /// and rounds once more. Programs divide every element, as the operations are defined.
   bool dividesOnce = false;
 };
 
-/// exp(x - max) / sum of it, along `dim` of `input`, whose type the result has. 16-bit floats are
-/// computed in f32.
+/// exp(x - max) / sum of it, along `dim` of `input`; the result has the input's type. Computes
+/// 16-bit floats in f32.
 mlir::Value buildSoftmax(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value input,
                          int64_t dim, const NormalizationForm &form);
 
-/// What `op`, a layer_norm or rms_norm, computes of `operands`, those of one device; on all devices
-/// together, the last dimension has `size` elements. The result has the input's type. 16-bit
-/// floats are computed in f32.
+/// The result of `op`, a layer_norm or rms_norm, for the `operands` of one device; `size` is the
+/// size of the last dimension over all devices together. The result has the input's type. Computes
+/// 16-bit floats in f32.
 mlir::Value buildRowNorm(mlir::OpBuilder &builder, mlir::Operation *op, mlir::ValueRange operands,
                          int64_t size, const NormalizationForm &form);
 

@@ -1,4 +1,4 @@
-//===- Padding.cpp - shards of sizes that do not divide ---------------------===//
+//===- Padding.cpp - shards of sizes that do not divide evenly --------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- Padding.h - shards of sizes that do not divide -----------*- C++ -*-===//
+//===- Padding.h - shards of sizes that do not divide evenly ----*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -14,24 +14,24 @@ namespace gridloom::loom {
 /// The type with another size of `dim`.
 mlir::RankedTensorType withDim(mlir::RankedTensorType type, int64_t dim, int64_t size);
 
-/// Zeros after the elements of `dim`, so that it has `size`; the value itself when it has.
+/// Appends zeros along `dim` up to `size`; the value itself if it has that size.
 mlir::Value padDim(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value, int64_t dim,
                    int64_t size);
 
-/// What a concatenation pads: its only part that is no constant; null if it has none or several.
+/// The value that a concatenation pads, its only part that is not constant; null if there is none.
 mlir::Value getPadded(ConcatenateOp op);
 
-/// The first `size` elements of `dim`; the value itself when it has no more.
+/// The first `size` elements of `dim`; the value itself if it has no more.
 mlir::Value trimDim(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value, int64_t dim,
                     int64_t size);
 
-/// A shard whose elements beyond the global `size` of `dim` are the reduction's neutral element.
-/// `axes` are the mesh axes that cut the dimension.
+/// Replaces a shard's elements beyond the global `size` of `dim` by the reduction's neutral
+/// element. `axes` are the mesh axes that cut the dimension.
 mlir::Value maskPadding(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value shard,
                         int64_t dim, int64_t size, llvm::ArrayRef<mlir::StringAttr> axes,
                         dist::ReductionKind reduction);
 
-/// x with reduction(x, y) = y: 0, 1, or the type's extremes.
+/// The element x with reduction(x, y) = y: 0, 1, or an extreme of the type.
 mlir::Attribute getNeutralElement(mlir::Type element, dist::ReductionKind reduction);
 
 } // namespace gridloom::loom

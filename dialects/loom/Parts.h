@@ -10,8 +10,8 @@
 
 namespace gridloom::loom {
 
-/// On a training step that computes its batch in parts, one after another: how many. Its work stays
-/// in this order, since what a part keeps for its backward work ends with it.
+/// On a training step that computes its batch in parts, one after another: their number. Work stays
+/// in this order, so that what a part keeps for its backward work ends with it.
 inline constexpr llvm::StringLiteral kParts = "loom.parts";
 
 } // namespace gridloom::loom

@@ -15,15 +15,15 @@ namespace gridloom::loom {
 /// The name of an argument or a result of a function; "" if it has none.
 llvm::StringRef getArgumentName(mlir::BlockArgument argument);
 llvm::StringRef getResultName(mlir::func::FuncOp function, unsigned result);
-/// The attribute of the function's argument that the value is; null if it is none, or has none.
+/// The attribute of the function argument that the value is; null if it is not one, or has none.
 mlir::Attribute getArgumentAttr(mlir::Value value, llvm::StringRef attribute);
-/// The argument or result called `name`; null or nothing if there is none.
+/// The argument or result called `name`; null or nullopt if there is none.
 mlir::BlockArgument findArgument(mlir::func::FuncOp function, llvm::StringRef name);
 std::optional<unsigned> findResult(mlir::func::FuncOp function, llvm::StringRef name);
 
 /// "'NAME' is not an output of the model; its outputs are 'A', 'B'".
 std::string describeMissingOutput(mlir::func::FuncOp function, llvm::StringRef name);
-/// Whether output `name` has as many elements as data say: beyond that length they are anything.
+/// Whether the data determine the length of output `name`: elements beyond it are undefined.
 bool hasDataLength(mlir::func::FuncOp function, llvm::StringRef name);
 
 } // namespace gridloom::loom

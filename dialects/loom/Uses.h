@@ -10,8 +10,8 @@
 
 namespace gridloom::loom {
 
-/// The value's uses in program order. MLIR's lists of uses are in the order in which uses were
-/// made, which differs between a program and its clone.
+/// The value's uses in program order. MLIR's lists of uses are in order of creation, which differs
+/// between a program and its clone.
 llvm::SmallVector<mlir::OpOperand *> listUses(mlir::Value value);
 
 } // namespace gridloom::loom

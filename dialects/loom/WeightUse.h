@@ -1,4 +1,4 @@
-//===- WeightUse.h - what weights are for -----------------------*- C++ -*-===//
+//===- WeightUse.h - roles of weights ---------------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -10,8 +10,8 @@
 
 namespace gridloom::loom {
 
-/// On a read of a weight in a program that will be trained: what it is to the ONNX operator that
-/// reads it, where its operations do not show it any more. One of the following.
+/// On a read of a weight in a program that will be trained: its role for the ONNX operator that
+/// reads it, if the operations no longer show it. One of the following.
 inline constexpr llvm::StringLiteral kUse = "loom.use";
 inline constexpr llvm::StringLiteral kRecurrentWeight = "recurrent weight";
 inline constexpr llvm::StringLiteral kEmbedding = "embedding"; // unless it is multiplied, too
@@ -19,8 +19,8 @@ inline constexpr llvm::StringLiteral kNormScale = "norm scale";
 inline constexpr llvm::StringLiteral kNormBias = "norm bias";
 inline constexpr llvm::StringLiteral kBias = "bias";
 
-/// On a module, and on the arguments that are such states: other weights of the model that are
-/// tied to one, {name, transposed} each; on a module with `to`, the weight.
+/// On a module, and on arguments that are such states: other weights of the model that are tied to
+/// one, {name, transposed} each; on a module also `to`, the weight.
 inline constexpr llvm::StringLiteral kTied = "loom.tied";
 
 /// On a function of entry `train_step`, until the step is built: the ONNX nodes that would compute

@@ -17,17 +17,17 @@ static bool isContraction(Operation *op) { return isa<DotGeneralOp, ConvolutionO
 
 SharedWork::SharedWork(Operation *op, const cluster::Machine &machine, bool isBound)
     : machine(machine), numOperands(op->getNumOperands()),
-      // Of a table, the rows that are looked up.
+      // Of a table, only the rows looked up are read.
       isTable(isa<GatherOp>(op)) {
   bool mayBeAddress = false;
   if (auto transpose = dyn_cast<TransposeOp>(op)) {
     permutation = transpose.getPermutation();
     mayBeAddress = isBound;
-    // It may be one with another that may be an address.
+    // It may be merged with another transpose that may be an address.
     isBound &= isTransposed(transpose);
   }
   Libraries libraries = Libraries::of(machine, isBound);
-  // A bound has what an address reads in the kernel behind it: one more is started if it is none.
+  // A bound computes an address's operand in the next kernel; if it is no address, one more starts.
   if (mayBeAddress && !isBound &&
       staysInRegisters(op->getOperand(0), Libraries::of(machine, /*isBound=*/true)) &&
       !staysInRegisters(op->getOperand(0), libraries))
@@ -42,7 +42,7 @@ SharedWork::SharedWork(Operation *op, const cluster::Machine &machine, bool isBo
                    ? cluster::NumberType::Tf32
                    : dist::getNumberType(getElementTypeOrSelf(op->getOperand(0).getType()));
   columns = findColumns(op, libraries);
-  // What a library does beside products takes it no time.
+  // Epilogues of library calls take no time.
   if (place != Place::Call || isContraction(op))
     whole.flops = static_cast<double>(costed.getFlops()) * static_cast<double>(columns.zeros);
   for (OpOperand &operand : op->getOpOperands())
@@ -58,8 +58,8 @@ SharedWork::SharedWork(Operation *op, const cluster::Machine &machine, bool isBo
   }
 }
 
-/// Of a convolution: with O elements of the result, W of the weight and M multiply-adds, O W / M
-/// are the channels of the result, and M / (O W / M) the columns, of each group.
+/// For a convolution with O elements of the result, W of the weight and M multiply-adds, each group
+/// has O W / M channels of the result and M^2 / (O W) elements of columns.
 double SharedWork::getColumnBytes(double multiplies, ArrayRef<double> bytes) const {
   double outputs = bytes.back() / elementBytes, weights = bytes[1] / elementBytes;
   return outputs > 0 && weights > 0
@@ -82,7 +82,7 @@ double SharedWork::getSeconds(double share, ArrayRef<double> bytes, ArrayRef<int
   work.readBytes += copied;
   work.writtenBytes += copied;
   double slowest = 0;
-  for (const cluster::DeviceKind &kind : machine.kinds) // a time has one launch
+  for (const cluster::DeviceKind &kind : machine.kinds) // includes one launch
     if (double seconds = cluster::getComputeSeconds(kind, work); seconds > 0)
       slowest = std::max(slowest, seconds + (launches - 1) * kind.launchSeconds);
   return slowest;

@@ -11,19 +11,19 @@
 
 namespace gridloom::loom {
 
-/// The time of an operation that does not communicate, on the shapes it has, with what will be in
-/// one kernel or call as Kernels.h says. Views and operations without operands take no time; a loop
-/// takes that of its body as often as it runs, a branch that of its dearer body.
+/// The time of an operation that does not communicate, on the shapes it has, given what will share
+/// a kernel or call as Kernels.h predicts. Views and operations without operands take no time; a
+/// loop takes its body's as often as it runs, a branch that of its slower body.
 double getComputeSeconds(mlir::Operation *op, const cluster::Machine &machine);
 
-/// The work of an operation that devices share. Nothing for loops and branches.
+/// The work of an operation that devices share. Zero for loops and branches.
 class SharedWork {
 public:
-  /// Of a bound, what any part takes at least of a program where parts may be in one kernel.
+  /// With `isBound`, a lower bound for any part of a program whose parts may be in one kernel.
   SharedWork(mlir::Operation *op, const cluster::Machine &machine, bool isBound = false);
 
-  /// The time of a device that does `share` of it, on tensors of so many bytes: operands, then
-  /// results. By the shape of the first one a transpose may have nothing to do.
+  /// The time of a device that does `share` of it, on tensors of `bytes`: operands, then results.
+  /// `first` is the shape of the first one, for which a transpose may have nothing to do.
   double getSeconds(double share, llvm::ArrayRef<double> bytes,
                     llvm::ArrayRef<int64_t> first) const;
   /// The same on tensors of these types.
@@ -35,19 +35,19 @@ private:
   const cluster::Machine &machine;
   cluster::Work whole;
   double launches = 0, elementBytes = 0, groups = 1;
-  llvm::SmallVector<double> shares; ///< by tensor, of what lies in memory
+  llvm::SmallVector<double> shares; ///< by tensor, of what is in memory
   size_t numOperands = 0;
   bool isTable = false;
   llvm::ArrayRef<int64_t> permutation; ///< of a transpose
   Columns columns;
 };
 
-/// What it takes at least that a value is sent between its maker and its reader, which would be one
-/// kernel otherwise: one more is started.
+/// A lower bound on the cost of sending a value between its maker and its reader, which would
+/// otherwise be one kernel: one more launch.
 double getLaunchSeconds(const cluster::Machine &machine);
 
-/// The time of a collective or transfer, alone; transfers cross one step of the axis of stages. A
-/// receive takes as long as its send.
+/// The time of a collective or transfer on its own; transfers cross one step of the axis of stages.
+/// A receive takes as long as its send.
 double getCommunicationSeconds(mlir::Operation *op, const dist::Mesh &mesh);
 
 } // namespace gridloom::loom

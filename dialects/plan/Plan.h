@@ -22,7 +22,7 @@
 
 namespace gridloom::plan {
 
-/// The dimensions that a program is for, as "batch=8,sequence=32", or "".
+/// The dimension sizes of a program, as "batch=8,sequence=32", or "".
 std::string formatDims(mlir::DictionaryAttr dims);
 
 } // namespace gridloom::plan

@@ -23,7 +23,7 @@ def Plan_EpilogueAttr : AttrDef<PlanDialect, "Epilogue"> {
   let assemblyFormat = "`<` struct(params) `>`";
 }
 
-/// Without one, that of no bias, no residual and no activation.
+/// Default: no bias, no residual, no activation.
 def Plan_EpilogueParameter : DefaultValuedParameter<"::gridloom::plan::EpilogueAttr",
     "::gridloom::plan::EpilogueAttr::get($_ctxt, false, false, ::gridloom::plan::Activation::None)">;
 
@@ -154,7 +154,7 @@ def Plan_StreamAttr : AttrDef<PlanDialect, "Stream"> {
     static StreamAttr getCompute(::mlir::MLIRContext *context);
     /// The stream of a group: `axes` of a collective, `stage` of a transfer's peer.
     static StreamAttr getOf(::gridloom::plan::GroupKind kind, ::mlir::ArrayAttr axes, int64_t stage);
-    /// How plans and messages name it: compute, comm.data+model, send.1.
+    /// Its name in plans and messages: compute, comm.data+model, send.1.
     std::string getName() const;
   }];
 }

@@ -10,8 +10,8 @@ class Plan_Enum<string name, string text, list<I32EnumAttrCase> cases> : I32Enum
   let genSpecializedAttr = 0;
 }
 
-// Code generation chooses it when it has planned the loops; plans, reports and `inspect kernels` have its name. No
-// operation holds it: what a kernel is known by before that is its body.
+// Code generation chooses it after planning the loops; plans, reports and `inspect kernels` show its name. No
+// operation holds it: until then, the body alone identifies a kernel.
 def SkeletonEnum : Plan_Enum<"Skeleton", "the loop structure a kernel is emitted with", [
     I32EnumAttrCase<"Elementwise", 0, "elementwise">, I32EnumAttrCase<"Row", 1, "row">,
     I32EnumAttrCase<"Column", 2, "column">, I32EnumAttrCase<"Transpose", 3, "transpose">,

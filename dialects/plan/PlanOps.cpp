@@ -24,10 +24,10 @@ std::string gridloom::plan::formatDims(DictionaryAttr dims) {
 // kernel
 //===----------------------------------------------------------------------===//
 
-/// True for operations of which an element of the result needs the operand's element in its place,
-/// in row-major order, and no other.
+/// True if each element of the operation's result needs only the operand's element at the same
+/// position in row-major order.
 static bool readsInPlace(Operation *op, OpOperand &operand) {
-  // Updates go into the copy, and running values over the elements, one place after another.
+  // A scatter updates a copy, and running values are computed over the elements, one after another.
   if (isa<loom::ScatterOp, loom::CumulativeOp>(op))
     return operand.getOperandNumber() == 0;
   auto countElements = [](Value value) {
@@ -37,16 +37,16 @@ static bool readsInPlace(Operation *op, OpOperand &operand) {
          countElements(operand.get()) == countElements(op->getResult(0));
 }
 
-/// True for operations of kernels that compute one element of the output after another. What
-/// combines or moves elements makes a kernel read ahead.
+/// True for operations of kernels that compute one output element after another. Operations that
+/// combine or move elements make a kernel read ahead.
 static bool isElementByElement(Operation *op) {
   return isa<loom::KernelBodyInterface, loom::ConstantOp, loom::IotaOp, loom::BroadcastOp,
              loom::ReshapeOp, loom::ScatterOp, loom::CumulativeOp>(op);
 }
 
-/// True when of argument `input` the body reads for an element of the output the one in its place,
-/// and nothing else. Outputs of one shape are computed together: an element of all of them before
-/// it is written.
+/// True if the body reads, for each element of the output, only the element of argument `input` at
+/// the same position. Outputs of one shape are computed together: an element of all of them before
+/// any is written.
 static bool isReadInPlace(Block &body, unsigned output, unsigned input) {
   llvm::DenseSet<Value> inPlace, elsewhere;
   auto shapeOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };

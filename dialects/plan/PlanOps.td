@@ -44,7 +44,7 @@ def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock]> 
   let extraClassDeclaration = [{
     /// Sets `in_place` to all pairs that the body allows.
     void recordInPlace();
-    /// True where `in_place` lets the output take the memory of the input.
+    /// True if `in_place` lets the output take the memory of the input.
     bool canRunInPlace(unsigned output, unsigned input);
   }];
 }

@@ -25,7 +25,7 @@ static double getBytes(Value value) {
   return type ? static_cast<double>(loom::getByteSize(type)) : 0;
 }
 
-/// What is read of a kernel's input.
+/// Bytes that a kernel reads of an input.
 static double getReadBytes(Value argument) {
   double gathered = 0, all = getBytes(argument);
   for (Operation *reader : argument.getUsers()) {
@@ -37,7 +37,7 @@ static double getReadBytes(Value argument) {
   return std::min(gathered, all);
 }
 
-/// Descriptor, inputs and outputs of any of the operations that work.
+/// Descriptor or kernel, inputs and outputs of an operation.
 struct Step {
   Attribute descriptor; ///< null for kernels and copies
   FlatSymbolRefAttr kernel;

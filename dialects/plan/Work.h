@@ -11,9 +11,9 @@
 
 namespace gridloom::plan {
 
-/// The work of a kernel or library call, on tensors as the fuse phase has it or on buffers as a
-/// program has it, or of a copy. Of an input that a kernel only gathers from it reads no more than
-/// it gathers. Kernels are looked up in `symbols`.
+/// The work of a kernel, library call or copy, on tensors (fuse phase) or on buffers (in a
+/// program). An input that a kernel only gathers from counts for no more than is gathered. Kernels
+/// are looked up in `symbols`.
 cluster::Work getWork(mlir::Operation *op, mlir::SymbolTableCollection &symbols);
 
 } // namespace gridloom::plan

@@ -12,7 +12,7 @@
 
 namespace gridloom {
 
-/// Places the buffers of all programs; `pm` is a module's.
+/// Adds the passes that place the buffers of all programs; `pm` is a module's.
 void addAllocatePasses(mlir::OpPassManager &pm);
 
 } // namespace gridloom

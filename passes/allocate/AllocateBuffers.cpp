@@ -1,4 +1,4 @@
-//===- AllocateBuffers.cpp - places buffers in memory ---------------------===//
+//===- AllocateBuffers.cpp - place buffers in memory ----------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -18,7 +18,7 @@ namespace gridloom {
 
 namespace {
 
-/// Bytes of one slot; a weight's with its padded rows.
+/// Bytes of one slot; for a weight with its padded rows.
 int64_t getSlotBytes(plan::BufferOp buffer) {
   RankedTensorType type = buffer.getBuffer().getType().getTensor();
   int64_t bytes = loom::getByteSize(type);
@@ -28,7 +28,7 @@ int64_t getSlotBytes(plan::BufferOp buffer) {
   return bytes / type.getShape().back() * (type.getShape().back() + layout->getPad());
 }
 
-/// Buffers that are the same bytes: a value, and those computed in its place.
+/// Buffers that share the same bytes: a value, and those computed in its place.
 using Class = SmallVector<plan::BufferOp, 1>;
 
 class Allocator {
@@ -63,7 +63,7 @@ bool Allocator::canMerge(const Class &a, const Class &b) {
   });
 }
 
-/// Lets kernels write over inputs where that takes no copy and no other buffer's place.
+/// Lets kernels write over inputs if that needs no copy and no other buffer's memory.
 void Allocator::mergeInPlace() {
   llvm::DenseMap<Value, unsigned> classOf;
   for (auto [i, members] : llvm::enumerate(classes))

@@ -7,6 +7,6 @@
 
 void gridloom::addAllocatePasses(mlir::OpPassManager &pm) {
   pm.addPass(createAllocateBuffers());
-  // Looks at offsets alone, whatever led to them, and at one more iteration of repeats.
+  // Checks offsets alone, whatever led to them, with one more iteration of repeats.
   pm.addPass(createVerifyAllocated());
 }

@@ -10,8 +10,8 @@
 
 namespace gridloom {
 
-/// Sets the bytes of one slot of every buffer: a weight's with its padded rows, those of several
-/// slots so that each starts aligned.
+/// Sets the bytes of one slot of every buffer: for a weight with its padded rows, for several slots
+/// rounded up so that each starts aligned.
 void setBufferBytes(plan::ProgramOp program);
 
 } // namespace gridloom

@@ -49,10 +49,10 @@ bool canShareMemory(const ProgramTimeline &timeline, Value a, Value b, bool inPl
     return true;
   if (timeline.livesThroughLoopOf(a, b))
     return false;
-  // One inside a repeat, one outside: lives through all iterations.
+  // One in a repeat, the other outside of it: that one lives through all iterations.
   if (ofA.size() != ofB.size())
     return false;
-  // In each iteration one comes wholly before the other, and before its own next iteration.
+  // In each iteration all uses of one come before the other's, and these before its next iteration.
   auto alternates = [&](ArrayRef<SmallVector<Access>> first, Value firstBuffer,
                         ArrayRef<SmallVector<Access>> second, Value secondBuffer) {
     for (size_t i = 0; i < first.size(); ++i) {
@@ -81,7 +81,7 @@ UseTimes::Stretch UseTimes::getAll() const { return {0, static_cast<unsigned>(le
 
 UseTimes::Stretch UseTimes::get(Value root) const {
   ArrayRef<SmallVector<Access>> iterations = timeline.getAccesses(root);
-  // Of a loop the timeline shows one run.
+  // The timeline shows a loop once.
   if (iterations.size() != 1 || iterations.front().empty() || hasLoops)
     return getAll();
   Stretch stretch{std::numeric_limits<unsigned>::max(), 0};

@@ -15,7 +15,7 @@ using namespace llvm;
 
 namespace gridloom {
 
-/// The start of the smallest gap between `taken` ranges that holds `bytes`; the end when none does.
+/// The start of the smallest gap between `taken` ranges that holds `bytes`; their end if none does.
 static int64_t findGap(SmallVector<std::pair<int64_t, int64_t>> &taken, int64_t bytes) {
   llvm::sort(taken);
   int64_t best = -1, bestSize = std::numeric_limits<int64_t>::max(), end = 0;

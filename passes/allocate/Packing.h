@@ -13,7 +13,7 @@
 
 namespace gridloom {
 
-/// Offsets and sizes of buffers are multiples of this.
+/// Alignment of buffers' offsets and sizes, in bytes.
 inline constexpr int64_t kBufferAlignment = 64;
 
 struct MemoryBlock {
@@ -24,10 +24,10 @@ struct MemoryBlock {
 
 struct Packing {
   llvm::SmallVector<int64_t> offsets; // one per block, aligned
-  int64_t bytes = 0;                  // of all together
+  int64_t bytes = 0;                  // of all blocks together
 };
 
-/// Places the largest block first, each in the smallest gap between its conflicts that holds it.
+/// Places blocks, the largest first, each in the smallest sufficient gap between its conflicts.
 Packing packBlocks(llvm::ArrayRef<MemoryBlock> blocks);
 
 } // namespace gridloom

@@ -39,13 +39,13 @@ LogicalResult verifyPlace(plan::BufferOp buffer, plan::ProgramOp program) {
   return success();
 }
 
-/// The bytes of a buffer in one iteration.
+/// The bytes that a buffer uses in one iteration.
 std::pair<int64_t, int64_t> getRange(plan::BufferOp buffer, int64_t iteration) {
   int64_t from = *buffer.getOffset() + iteration % buffer.getSlots() * *buffer.getBytes();
   return {from, from + *buffer.getBytes()};
 }
 
-/// Every two uses of overlapping memory, in any two iterations, must be ordered as a whole.
+/// All uses of overlapping memory, in any two iterations, must be ordered as a whole.
 LogicalResult verifyDisjoint(const ProgramTimeline &timeline, plan::BufferOp a, plan::BufferOp b,
                              SymbolTableCollection &symbols) {
   auto ofA = timeline.getAccesses(a.getBuffer()), ofB = timeline.getAccesses(b.getBuffer());
@@ -59,7 +59,7 @@ LogicalResult verifyDisjoint(const ProgramTimeline &timeline, plan::BufferOp a, 
       if ((a == b && i >= j) || toA <= fromB || toB <= fromA)
         continue;
       bool same = a != b && i == j && fromA == fromB && toA == toB;
-      // In a chain of iterations uses alternate; a later one before an earlier one is disorder.
+      // Across iterations uses alternate; a later use before an earlier one is an error.
       bool ordered =
           isOverBefore(timeline, ofA[i], ofB[j], a.getBuffer(), b.getBuffer(), same, symbols) ||
           (a != b &&
@@ -87,14 +87,14 @@ LogicalResult verifyProgram(plan::ProgramOp program) {
   UseTimes times(program, timeline);
   std::vector<UseTimes::Stretch> stretches;
   SmallVector<std::pair<int64_t, int64_t>> ranges;
-  SmallVector<std::pair<unsigned, unsigned>> pairs; // that have memory in common
+  SmallVector<std::pair<unsigned, unsigned>> pairs; // with common memory
   for (auto [i, buffer] : llvm::enumerate(buffers)) {
     int64_t begin = *buffer.getOffset();
     ranges.push_back({begin, begin + *buffer.getBytes() * buffer.getSlots()});
     stretches.push_back(times.get(buffer.getBuffer()));
     pairs.push_back({i, i});
   }
-  // Of buffers that are used one after the other there is nothing to say.
+  // Buffers that are never in use at once need no check.
   forEachOverlap(stretches, [&](unsigned i, unsigned j) {
     if (buffers[i].getSpace() == buffers[j].getSpace() && ranges[i].first < ranges[j].second &&
         ranges[j].first < ranges[i].second)

@@ -23,10 +23,10 @@ namespace {
 /// A reduce_scatter of a gradient, or an all_gather of an updated weight, over dimension 0.
 struct Member {
   Operation *op;
-  /// What rearranges or pads the operand for it alone, in program order.
+  /// Operations that rearrange or pad the operand for it alone, in program order.
   SmallVector<Operation *> prelude;
-  Operation *maker = nullptr; ///< the last of what these read; null where all are arguments
-  StringAttr sum;             ///< of a part's gradient, the parameter; else null
+  Operation *maker = nullptr; ///< last operation that the prelude reads from; null for arguments
+  StringAttr sum;             ///< the parameter, for the gradient of a part of the batch; else null
 
   Value getInput() const { return op->getOperand(0); }
   Value getOutput() const { return op->getResult(0); }
@@ -44,7 +44,7 @@ bool isMove(Operation *op) {
   return isa<loom::ReshapeOp, loom::TransposeOp, loom::SliceOp>(op);
 }
 
-/// Finds what comes before the collective for it alone.
+/// Finds the operations that prepare the operand of the collective and nothing else.
 void findPrelude(Member &member) {
   SmallVector<Value> open{member.getInput()};
   while (!open.empty()) {
@@ -62,7 +62,7 @@ void findPrelude(Member &member) {
   llvm::sort(member.prelude, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
 }
 
-/// The parameter whose gradient a part's is added to.
+/// The parameter to whose sum of gradients the value is added; null if there is none.
 StringAttr findSum(Value value) {
   while (value.hasOneUse()) {
     Operation *user = *value.getUsers().begin();
@@ -75,14 +75,14 @@ StringAttr findSum(Value value) {
   return {};
 }
 
-/// Whether the program gives the value, as it is, to whoever called it, and nothing else reads it.
+/// Whether the value, possibly rearranged, is returned to the caller and not read otherwise.
 bool isOnlyReturned(Value value) {
   return llvm::all_of(value.getUsers(), [](Operation *user) {
     return isa<func::ReturnOp>(user) || (isMove(user) && isOnlyReturned(user->getResult(0)));
   });
 }
 
-/// Visits all that rearrange a value, and what these make.
+/// Visits the operations that rearrange a value, and those that rearrange their results.
 void forEachMove(Value value, llvm::function_ref<void(Operation *)> visit) {
   for (Operation *user : value.getUsers())
     if (isMove(user)) {
@@ -110,7 +110,7 @@ bool isCandidate(Operation *op) {
          (isa<ReduceScatterOp>(op) || isOnlyReturned(op->getResult(0)));
 }
 
-/// Takes off what another one of its kind waits for: it is no gradient.
+/// Removes members that another one of their kind depends on: they are no gradients.
 void removeAwaited(Block &block, SmallVector<Member> &members) {
   llvm::DenseSet<Operation *> own, awaited;
   for (const Member &member : members)
@@ -144,7 +144,7 @@ public:
   }
 
 private:
-  /// Lets what only rearranges a member's result come after the message.
+  /// Moves the operations that only rearrange a member's result behind the message.
   void sinkMoves(Operation *joined) {
     for (Value part : parts) {
       SmallVector<Operation *> moves;
@@ -157,7 +157,7 @@ private:
         move->moveBefore(builder.getInsertionBlock(), builder.getInsertionPoint());
     }
   }
-  /// The builder stands where the last operand is there, and what prepares operands before it.
+  /// Places the builder after the last operand, and the preparation of operands before it.
   void place() {
     Operation *last = nullptr;
     for (const Member &member : members)
@@ -189,7 +189,7 @@ private:
   Value concatenate(ArrayRef<Value> values, ArrayRef<int64_t> shape, int64_t dim) {
     return loom::ConcatenateOp::create(builder, loc, getType(shape), values, dim);
   }
-  /// Gives members' readers their elements of the message, [elements] or [ranks, elements].
+  /// Replaces members' results by their elements of the message, [elements] or [ranks, elements].
   void spread(Value message) {
     auto type = cast<RankedTensorType>(message.getType());
     int64_t begin = 0;
@@ -211,7 +211,7 @@ private:
       parts.push_back(part);
     }
   }
-  /// Rank by rank, for each the shards that it gets of all members.
+  /// The message holds rank by rank the shards that the rank gets of all members.
   Operation *scatter() {
     auto first = cast<ReduceScatterOp>(members.front().op);
     int64_t ranks = count(first.getInput()) / count(first.getOutput()), elements = 0;
@@ -249,7 +249,7 @@ private:
   Location loc = builder.getUnknownLoc();
 };
 
-/// Takes members as long as it has less than its size; then they travel.
+/// Collects members until they have `size` bytes, then joins them.
 class Bucket {
 public:
   explicit Bucket(int64_t size) : size(size) {}
@@ -258,7 +258,7 @@ public:
     if (member.getBytes() >= size)
       return;
     Operation *used = findUser(member.op);
-    // Parts of a batch do not wait for each other.
+    // A bucket holds gradients of one part of the batch: parts do not wait for each other.
     if (sums.contains(member.sum) || !place.take(member.maker, used)) {
       send();
       place.take(member.maker, used);
@@ -281,7 +281,7 @@ public:
   }
 
 private:
-  /// The first that does more with the result than to rearrange it.
+  /// The first operation that does more with the result than rearrange it.
   static Operation *findUser(Operation *op) {
     Operation *first = op->getBlock()->getTerminator();
     auto visit = [&](Value value) {

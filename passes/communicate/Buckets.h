@@ -10,16 +10,16 @@
 
 namespace gridloom {
 
-/// Whether `op` comes after `than`; null, which makes arguments, comes before all.
+/// Whether `op` comes after `than`; null, the maker of arguments, comes before all.
 inline bool isLater(mlir::Operation *op, mlir::Operation *than) {
   return op && (!than || than->isBeforeInBlock(op));
 }
 
-/// Between what operations a message of several values may stand.
+/// The range of a block in which a message of several values can be placed.
 class BucketPlace {
 public:
-  /// Adds a value that `made` makes and `used` is the first to use. False, and it is not added,
-  /// where one of the values would be used before another one is there.
+  /// Adds a value that `made` makes and `used` uses first. Returns false, and does not add it, if
+  /// one of the values would be used before another one is there.
   bool take(mlir::Operation *made, mlir::Operation *used) {
     mlir::Operation *newLast = isLater(made, last) ? made : last;
     mlir::Operation *newFirst = !first || used->isBeforeInBlock(first) ? used : first;
@@ -29,15 +29,15 @@ public:
     first = newFirst;
     return true;
   }
-  /// The last of those that make the values; null where all are arguments.
+  /// The last maker of the values; null if all are arguments.
   mlir::Operation *getLast() const { return last; }
 
 private:
   mlir::Operation *last = nullptr;
-  mlir::Operation *first = nullptr; ///< of the values' users
+  mlir::Operation *first = nullptr; ///< user of the values
 };
 
-/// Says of a message with a cause that it is a bucket of so many.
+/// Adds to the cause of a message that it is a bucket of `members` values.
 inline void nameBucket(mlir::Operation *message, size_t members) {
   if (llvm::StringRef cause = dist::getCause(message); !cause.empty())
     message->setAttr(dist::kBecause,

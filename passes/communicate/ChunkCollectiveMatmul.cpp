@@ -1,4 +1,4 @@
-//===- ChunkCollectiveMatmul.cpp - matmuls that overlap their collectives ---===//
+//===- ChunkCollectiveMatmul.cpp - overlap matmuls and their collectives ----===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -20,13 +20,13 @@ namespace gridloom {
 static RankedTensorType getType(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 namespace {
-/// A dimension that is cut: of which operand, and where it is in the result.
+/// A dimension that is cut: the operand it belongs to, and its place in the result.
 struct FreeDim {
   int64_t operand, operandDim, resultDim;
 };
 
-/// Cuts values into chunks and puts them together. With `groups` > 1 a chunk holds a piece of each
-/// of so many equal parts of the dimension, one after another.
+/// Cuts values into chunks and joins them again. With `groups` > 1 a chunk holds one piece of each
+/// of that many equal parts of the dimension, one after another.
 struct Chunker {
   OpBuilder &builder;
   Location loc;
@@ -37,7 +37,7 @@ struct Chunker {
     return type == value.getType() ? value
                                    : loom::ReshapeOp::create(builder, loc, type, value).getResult();
   }
-  /// The shape with the dimension split into groups and what is in them.
+  /// The shape with the dimension split into [groups, elements of a group].
   static SmallVector<int64_t> splitDim(Value value, int64_t dim, int64_t groups) {
     SmallVector<int64_t> shape(getType(value).getShape());
     shape[dim] /= groups;
@@ -104,10 +104,10 @@ private:
     return dims;
   }
 
-  /// The value is large enough that a chunk of it keeps a link busy.
+  /// Whether a chunk of the value keeps a link busy.
   bool isLarge(Value value) const { return loom::getByteSize(value.getType()) >= minBytes; }
 
-  /// A chunk of the matmul, of one operand's chunk.
+  /// Multiplies a chunk of one operand.
   static Value multiply(OpBuilder &builder, loom::DotGeneralOp dot, FreeDim dim, Value operand) {
     IRMapping map;
     map.map(dot->getOperand(dim.operand), operand);
@@ -118,7 +118,7 @@ private:
     return part;
   }
 
-  /// A chunk of the collective, of the given type.
+  /// Runs the collective on a chunk, with a result of the given type.
   static Value communicate(OpBuilder &builder, Operation *collective, Value input, Type type) {
     IRMapping map;
     map.map(collective->getOperand(0), input);
@@ -146,7 +146,7 @@ private:
     last->erase();
   }
 
-  /// A matmul and the all_reduce or reduce_scatter of its result.
+  /// Chunks a matmul and the all_reduce or reduce_scatter of its result.
   bool chunkReduction(loom::DotGeneralOp dot) {
     if (!dot->hasOneUse())
       return false;
@@ -189,7 +189,7 @@ private:
     return true;
   }
 
-  /// An all_gather of an operand, and the matmul.
+  /// Chunks an all_gather of an operand and the matmul.
   void chunkGather(loom::DotGeneralOp dot) {
     for (int64_t operand : {0, 1}) {
       auto gather = dot->getOperand(operand).getDefiningOp<AllGatherOp>();

@@ -1,4 +1,4 @@
-//===- CombineCollectives.cpp - all_reduces that travel together ------------===//
+//===- CombineCollectives.cpp - combine small all_reduces -------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -18,7 +18,7 @@ namespace gridloom {
 } // namespace gridloom
 
 namespace {
-/// When a block's operations run if nothing waits: the seconds of the operations before them.
+/// The time at which a block's operations start if nothing waits, in seconds.
 class Timeline {
 public:
   Timeline(Block &block, const cluster::Machine &machine) {
@@ -28,7 +28,7 @@ public:
         end += loom::getComputeSeconds(&op, machine);
     }
   }
-  /// When the operands are there; those of communication, when they were asked for.
+  /// When the operands are there; results of communication count from when it starts.
   double getReady(Operation *op) const {
     double ready = 0;
     for (Value operand : op->getOperands())
@@ -71,7 +71,7 @@ bool isOfOneKind(AllReduceOp first, AllReduceOp second) {
          elementOf(first) == elementOf(second);
 }
 
-/// Makes one of all_reduces of one kind, in this order, at the builder's place.
+/// Joins all_reduces of one kind, in this order, at the builder's place.
 AllReduceOp join(OpBuilder &builder, ArrayRef<AllReduceOp> parts) {
   SmallVector<Value> inputs, old;
   SmallVector<Location> locations;
@@ -103,8 +103,8 @@ AllReduceOp join(OpBuilder &builder, ArrayRef<AllReduceOp> parts) {
   return joined;
 }
 
-/// The gradients of a training step: reductions that no other one of their kind waits for, in the
-/// order in which they are there.
+/// The gradients of a training step: reductions that no other one of their kind depends on, in the
+/// order in which their operands are ready.
 class Gradients {
 public:
   Gradients(Block &block, const cluster::Machine &machine) {
@@ -118,13 +118,13 @@ public:
     }
   }
 
-  /// Those of each group, type and reduction.
+  /// The gradients of each group, type and reduction.
   ArrayRef<SmallVector<AllReduceOp>> getKinds() const { return kinds; }
 
 private:
   static constexpr size_t kMostKinds = 64;
 
-  /// When each operation is over if all run as soon as they can.
+  /// Sets when each operation ends if all run as soon as they can.
   void measurePaths(Block &block, const cluster::Machine &machine) {
     for (Operation &op : block) {
       double begin = getReady(&op);
@@ -149,8 +149,8 @@ private:
         kinds.push_back({op});
     }
   }
-  /// Which kinds have reductions of more than a number that wait for an operation's results, as
-  /// bits.
+  /// For each operation the kinds, as bits, that have a reduction of more than a scalar which
+  /// depends on its results.
   llvm::DenseMap<Operation *, uint64_t> findAwaited(Block &block) const {
     llvm::DenseMap<Operation *, uint64_t> own, awaited;
     for (auto [kind, members] : llvm::enumerate(kinds))
@@ -170,10 +170,10 @@ private:
   SmallVector<SmallVector<AllReduceOp>> kinds;
 };
 
-/// Takes gradients as long as it has less than its size; then they are sent.
+/// Collects gradients until they have `size` bytes, then joins them.
 class Bucket {
 public:
-  /// All that is sent goes to `sent`.
+  /// Adds all all_reduces that are complete to `sent`.
   Bucket(int64_t size, llvm::DenseSet<Operation *> &sent) : size(size), sent(sent) {}
 
   void add(AllReduceOp op) {
@@ -238,7 +238,7 @@ struct CombineCollectivesPass
       Timeline timeline(block, mesh.getMachine());
       SmallVector<AllReduceOp> pending; // one of each kind
       for (Operation &op : llvm::make_early_inc_range(block)) {
-        // A use of a pending result ends its wait for company.
+        // A use of a pending result means that it cannot wait any longer.
         llvm::erase_if(pending, [&](AllReduceOp waiting) {
           return llvm::is_contained(waiting->getUsers(), &op);
         });
@@ -262,7 +262,7 @@ struct CombineCollectivesPass
   }
 
 private:
-  /// Joins gradients; returns the all_reduces that have them.
+  /// Joins gradients; returns the all_reduces that hold them.
   llvm::DenseSet<Operation *> fillBuckets(Block &block, const cluster::Machine &machine) {
     llvm::DenseSet<Operation *> sent;
     Gradients gradients(block, machine);
@@ -275,8 +275,8 @@ private:
     return sent;
   }
 
-  /// True when the values are small enough, and what waits for them waits no longer than if they
-  /// travelled apart: the first has to wait for the operands of the second.
+  /// Whether the values are small enough, and their readers wait no longer than if they were sent
+  /// apart: the first has to wait for the operands of the second.
   bool isWorthwhile(AllReduceOp first, AllReduceOp second, const Timeline &timeline,
                     const Mesh &mesh) {
     int64_t firstBytes = bytesOf(first), secondBytes = bytesOf(second);

@@ -19,10 +19,10 @@ namespace gridloom {
 #define GEN_PASS_REGISTRATION
 #include "passes/communicate/Passes.h.inc"
 
-/// On collectives that are one of several chunks: these travel one by one.
+/// Marks collectives that are one of several chunks; they are not combined.
 inline constexpr llvm::StringLiteral kChunk = "dist.chunk";
 
-/// Joined sums, reduce-scatters, chunks, contiguous data, combining, groups, verification.
+/// Adds joined sums, reduce_scatters, chunks, contiguous data, combining, groups, verification.
 void addCommunicatePasses(mlir::OpPassManager &pm, const CommunicateOptions &options = {});
 
 } // namespace gridloom

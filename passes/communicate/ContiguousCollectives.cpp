@@ -1,4 +1,4 @@
-//===- ContiguousCollectives.cpp - split and join dimension 0 only ----------===//
+//===- ContiguousCollectives.cpp - split and join along dimension 0 ---------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -15,7 +15,7 @@ namespace gridloom {
 } // namespace gridloom
 
 namespace {
-/// Reshapes and transposes around a collective.
+/// Builds the reshapes and transposes around a collective.
 struct Mover {
   OpBuilder &builder;
   Location loc;
@@ -28,7 +28,7 @@ struct Mover {
                                    RankedTensorType::get(shape, type.getElementType()), value);
   }
 
-  /// Moves dimension `from` to `to`, the others keep their order.
+  /// Moves dimension `from` to `to`; the others keep their order.
   Value move(Value value, int64_t from, int64_t to) {
     auto type = cast<RankedTensorType>(value.getType());
     SmallVector<int64_t> permutation = llvm::to_vector(llvm::seq<int64_t>(0, type.getRank()));
@@ -95,7 +95,7 @@ private:
   }
   static void replace(Operation *op, Operation *local, Value result) {
     local->setDiscardableAttrs(op->getDiscardableAttrDictionary());
-    local->removeAttr(kShardings); // of the value before it was rearranged
+    local->removeAttr(kShardings); // of the value before it is rearranged
     if (Operation *last = result.getDefiningOp(); last && last != local)
       if (Attribute shardings = op->getAttr(kShardings))
         last->setAttr(kShardings, shardings);

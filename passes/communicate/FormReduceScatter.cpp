@@ -1,4 +1,4 @@
-//===- FormReduceScatter.cpp - all_reduce then slice ------------------------===//
+//===- FormReduceScatter.cpp - all_reduce, then slice -----------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -19,7 +19,7 @@ struct FormReduceScatterPass : public gridloom::impl::FormReduceScatterBase<Form
   using FormReduceScatterBase::FormReduceScatterBase;
 
   void runOnOperation() override {
-    // Collected first: the rewrite erases what the walk would visit next.
+    // Collected first, because the rewrite erases what the walk would visit next.
     SmallVector<AllReduceOp> reduces;
     getOperation().walk([&](AllReduceOp reduce) { reduces.push_back(reduce); });
     for (AllReduceOp reduce : reduces)
@@ -30,7 +30,7 @@ struct FormReduceScatterPass : public gridloom::impl::FormReduceScatterBase<Form
 
 private:
   static void rewrite(AllReduceOp reduce, ShardSliceOp slice) {
-    // Axes that are only summed over are left for an all_reduce of the part.
+    // Axes that are reduced but not sliced are left to an all_reduce of the part.
     SmallVector<StringAttr> rest(reduce.getAxes().getAsRange<StringAttr>());
     for (auto axis : slice.getAxes().getAsRange<StringAttr>()) {
       auto *it = llvm::find(rest, axis);

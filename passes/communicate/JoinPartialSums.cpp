@@ -1,4 +1,4 @@
-//===- JoinPartialSums.cpp - sums of partial sums are reduced once ----------===//
+//===- JoinPartialSums.cpp - reduce sums of partial sums once ---------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -19,7 +19,7 @@ struct JoinPartialSumsPass : public gridloom::impl::JoinPartialSumsBase<JoinPart
   using JoinPartialSumsBase::JoinPartialSumsBase;
 
   void runOnOperation() override {
-    // In program order: a chain of additions is joined from its beginning.
+    // In program order, so that a chain of additions is joined from its beginning.
     SmallVector<Operation *> sums;
     getOperation().walk([&](Operation *op) {
       if (isa<loom::AddOp, loom::SubtractOp>(op))
@@ -30,7 +30,7 @@ struct JoinPartialSumsPass : public gridloom::impl::JoinPartialSumsBase<JoinPart
   }
 
 private:
-  /// The reduction that makes the value for this use alone.
+  /// The all_reduce that makes the value, if this is its only use; null otherwise.
   static AllReduceOp getReduction(Value value) {
     auto reduce = value.getDefiningOp<AllReduceOp>();
     bool isSum = reduce && reduce.getReduction() == ReductionKind::Sum &&
@@ -52,7 +52,7 @@ private:
     for (StringRef name : {kShardings, kOrigins})
       if (Attribute attr = sum->getAttr(name))
         joined->setAttr(name, attr);
-    sum->removeAttr(kShardings); // of the whole sum, not of this device's share
+    sum->removeAttr(kShardings); // describes the whole sum, not this device's part of it
     sum->getResult(0).replaceAllUsesExcept(joined.getOutputs()[0], joined);
     sum->setOperands({left.getInputs()[0], right.getInputs()[0]});
     left.erase();

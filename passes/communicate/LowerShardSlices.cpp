@@ -1,4 +1,4 @@
-//===- LowerShardSlices.cpp - this device's part, locally -------------------===//
+//===- LowerShardSlices.cpp - slices of a device's own part -----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

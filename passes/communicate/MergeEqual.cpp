@@ -19,7 +19,7 @@ namespace gridloom {
 } // namespace gridloom
 
 namespace {
-/// The causes of collectives while these are compared, and who takes over whose.
+/// Keeps the causes of collectives while these are compared, and merges those of replaced ones.
 struct CauseKeeper : RewriterBase::Listener {
   void notifyOperationReplaced(Operation *op, Operation *by) override {
     auto cause = causes.find(op);
@@ -38,7 +38,7 @@ struct MergeEqualPass : public gridloom::impl::MergeEqualBase<MergeEqualPass> {
   void runOnOperation() override {
     CauseKeeper keeper;
     getOperation().walk([&](Operation *op) {
-      // Who asked for a sharding makes no value another one, here or in the fuse phase.
+      // Origins must not make equal operations differ, here or in the fuse phase.
       op->removeAttr(kOrigins);
       if (!isCommunication(op) || getCause(op).empty())
         return;

@@ -29,7 +29,7 @@ struct VerifyCommunicatedPass
   }
 
 private:
-  /// True for a program that came from a model: some operation knows its node.
+  /// True for a program imported from a model: some operation names its node.
   static bool hasNodeNames(func::FuncOp function) {
     return function
         .walk([&](Operation *op) {
@@ -39,7 +39,7 @@ private:
         .wasInterrupted();
   }
 
-  /// Communication names the ONNX node it is for, not the model or the function.
+  /// Communication must name the ONNX node it is for, not the model or the function.
   static LogicalResult verifyOrigin(Operation *op) { // C-G4
     if (!isCommunication(op))
       return success();

@@ -14,22 +14,22 @@
 
 namespace gridloom {
 
-/// The cotangents of a function's values while it is differentiated in reverse. Operations are
-/// built at the builder's place.
+/// The cotangents of a function's values during reverse differentiation. Operations are built at
+/// the builder's place.
 class Adjoints {
 public:
-  /// `varied` are the values that change with what the function is differentiated by.
+  /// `varied`: the values that depend on the sources of the differentiation.
   Adjoints(mlir::OpBuilder &builder, const llvm::DenseSet<mlir::Value> &varied)
       : builder(builder), varied(varied) {}
 
   /// Whether the value needs a cotangent.
   bool wants(mlir::Value value) const { return varied.contains(value); }
-  /// Adds what `make` builds to the cotangent of `value`, of its type; nothing where it needs none.
+  /// Adds what `make` builds, of the value's type, to its cotangent; does nothing if it needs none.
   void add(mlir::Value value, llvm::function_ref<mlir::Value()> make);
-  /// The sum of what was added; null where nothing was.
+  /// The sum of what was added; null if nothing was.
   mlir::Value get(mlir::Value value) const { return cotangents.lookup(value); }
 
-  /// What is built from here on is located at NODE.grad, as part of the derivative of what is
+  /// Operations built from here on are located at NODE.grad, as part of the derivative of what is
   /// located at `of`.
   void enter(mlir::Location of);
   /// A value in a formula of the node that was entered last.

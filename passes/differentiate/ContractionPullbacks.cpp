@@ -24,9 +24,8 @@ struct Side {
 } // namespace
 
 /// The product of the cotangent and the other side over the other's free dimensions, which the
-/// cotangent has from `begin` on; its own are from `ownBegin` on. The product has the batch
-/// dimensions, the own free ones, then the contracting ones in the order that the other side has
-/// them.
+/// cotangent has from `begin` on. The product has the batch dimensions, the own free ones, then the
+/// contracting ones in the other side's order.
 static Term pullBackSide(loom::DotGeneralOp op, Term ct, const Side &own, const Side &other,
                          int64_t begin) {
   auto type = typeOf(own.value);
@@ -35,7 +34,7 @@ static Term pullBackSide(loom::DotGeneralOp op, Term ct, const Side &own, const 
   };
   SmallVector<int64_t> order = sequence(0, other.contract.size());
   llvm::sort(order, [&](int64_t a, int64_t b) { return other.contract[a] < other.contract[b]; });
-  SmallVector<int64_t> dims(own.batch); // of the operand, as the product has them
+  SmallVector<int64_t> dims(own.batch); // the operand's dimensions in the product's order
   llvm::append_range(dims, own.free);
   for (int64_t i : order)
     dims.push_back(own.contract[i]);
@@ -63,7 +62,7 @@ static void pullBackDot(loom::DotGeneralOp op, Term ct, Adjoints &to) {
 // reduce
 //===----------------------------------------------------------------------===//
 
-/// All that share the extremum have an equal part.
+/// All elements equal to the extremum get an equal part.
 static Term pullBackExtremum(loom::ReduceOp op, Term x, Term y, Term ct) {
   ArrayRef<int64_t> shape = x.getShape(), dims = op.getDims();
   Term wins = x.compare(Direction::EQ, y.repeat(shape, dims));
@@ -71,7 +70,7 @@ static Term pullBackExtremum(loom::ReduceOp op, Term x, Term y, Term ct) {
   return (ct / count).repeat(shape, dims).where(wins);
 }
 
-/// The product of all others, without dividing by what may be zero.
+/// The product of all other elements, without dividing by zeros.
 static Term pullBackProduct(loom::ReduceOp op, Term x, Term ct) {
   int64_t dim = op.getDims().front();
   auto others = [&](bool reverse) {
@@ -119,8 +118,8 @@ static Term repeatMean(Term x) {
   return mean.repeat(x.getShape(), {last});
 }
 
-/// Of y = x^ * scale + bias, where x^ = (x - mean) * r and r = rsqrt(mean of squares + epsilon); an
-/// rms_norm takes no mean off. x' = r * (g - mean of g - x^ * mean of g * x^), where g is the
+/// For y = x^ * scale + bias, where x^ = (x - mean) * r and r = rsqrt(mean of squares + epsilon);
+/// an rms_norm subtracts no mean. x' = r * (g - mean of g - x^ * mean of g * x^), where g is the
 /// cotangent of x^.
 template <typename Op> static void pullBackNorm(Op op, Term ct, Adjoints &to) {
   constexpr bool isCentred = std::is_same_v<Op, loom::LayerNormOp>;

@@ -25,7 +25,7 @@ namespace gridloom {
 
 namespace {
 
-/// One function whose output is differentiated.
+/// Differentiates an output of one function.
 class OutputGradient {
 public:
   OutputGradient(func::FuncOp function, StringRef of, ArrayRef<std::string> patterns)
@@ -42,7 +42,7 @@ private:
   func::FuncOp function;
   StringRef of;
   ArrayRef<std::string> patterns;
-  /// Weights and inputs by name, with all values that have it.
+  /// Weights and inputs by name, with all values of that name.
   GradientSources sources;
 };
 
@@ -53,7 +53,7 @@ bool OutputGradient::isWanted(StringRef name, bool isWeight) const {
                       [&](const std::string &each) { return matchesPattern(each, name); });
 }
 
-/// Whether a body that the operation runs reads a weight that is asked for.
+/// Whether a body that the operation runs reads a weight whose gradient is wanted.
 bool OutputGradient::readsInside(Operation *op) const {
   return llvm::any_of(loom::getBodies(op), [&](const loom::BodyLink &link) {
     return llvm::any_of(func::FuncOp(link.body).front(), [&](Operation &inner) {
@@ -85,7 +85,7 @@ LogicalResult OutputGradient::findSources() {
   return success();
 }
 
-/// Each source that the output depends on has its gradient as an output.
+/// Adds the gradient of each source that the output depends on as an output.
 LogicalResult OutputGradient::addOutputs(const llvm::MapVector<StringAttr, Value> &gradients) {
   MLIRContext *context = function.getContext();
   Operation *end = function.front().getTerminator();

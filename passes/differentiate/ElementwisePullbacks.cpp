@@ -51,7 +51,7 @@ Term atan(Term x, Term, Term ct) { return ct / (square(x) + 1); }
 Term sinh(Term x, Term, Term ct) { return ct * x.apply<loom::CoshOp>(); }
 Term cosh(Term x, Term, Term ct) { return ct * x.apply<loom::SinhOp>(); }
 Term asinh(Term x, Term, Term ct) { return ct * (square(x) + 1).apply<loom::RsqrtOp>(); }
-/// In two factors: x * x overflows earlier.
+/// Two factors, since x * x overflows earlier.
 Term acosh(Term x, Term, Term ct) {
   return ct * (x - 1).apply<loom::RsqrtOp>() * (x + 1).apply<loom::RsqrtOp>();
 }
@@ -75,7 +75,7 @@ static void pullBackGelu(loom::GeluOp op, Term ct, Adjoints &to) {
   });
 }
 
-/// From float to float; what is converted to integers has no cotangent.
+/// From float to float; values converted to integers have no cotangent.
 static void pullBackConvert(loom::ConvertOp op, Term ct, Adjoints &to) {
   to.add(op.getInput(), [&] { return ct.convert(op.getInput().getType().getElementType()); });
 }
@@ -104,7 +104,7 @@ static void pullBackDivide(loom::DivideOp op, Term ct, Adjoints &to) {
   to.add(op.getRhs(), [&] { return -(ct / to.term(op.getRhs())) * to.term(op.getOutput()); });
 }
 
-/// The part of an operand that wins where it compares as `wins` with the other.
+/// The cotangent of an operand, where it compares as `wins` with the other; ties as said.
 static Term chooseWhere(Term own, Term other, Term ct, Direction wins, bool tiesCount,
                         bool tiesAreHalved) {
   Direction orEqual = wins == Direction::GT ? Direction::GE : Direction::LE;
@@ -112,7 +112,7 @@ static Term chooseWhere(Term own, Term other, Term ct, Direction wins, bool ties
   return tiesAreHalved ? own.compare(Direction::EQ, other).select(ct * 0.5, won) : won;
 }
 
-/// Comparisons with NaN are false, so its derivative is 0 and it shows in the result only.
+/// Comparisons with NaN are false, so its derivative is 0; only the result shows it.
 template <typename Op> static void pullBackExtremum(Op op, Term ct, Adjoints &to) {
   constexpr Direction wins = std::is_same_v<Op, loom::MaximumOp> ? Direction::GT : Direction::LT;
   Term lhs = to.term(op.getLhs()), rhs = to.term(op.getRhs());
@@ -123,7 +123,7 @@ template <typename Op> static void pullBackExtremum(Op op, Term ct, Adjoints &to
   to.add(rhs, [&] { return chooseWhere(rhs, lhs, ct, wins, isRight, !ties); });
 }
 
-/// Guards: the power of 0 below 0 where the exponent is 0, and the logarithm of 0.
+/// Guards against 0 to a negative power for exponent 0, and against the logarithm of 0.
 static void pullBackPower(loom::PowerOp op, Term ct, Adjoints &to) {
   Term base = to.term(op.getLhs()), exponent = to.term(op.getRhs()), y = to.term(op.getOutput());
   to.add(base, [&] {

@@ -32,7 +32,7 @@ bool Gradients::isReached(ArrayRef<Value> values) const {
   return llvm::any_of(values, [&](Value each) { return used.contains(each); });
 }
 
-/// Finds what leads to the seeds.
+/// Finds the operations that lead from sources to the seeds.
 void Gradients::findPath(ArrayRef<Value> seeds) {
   used.insert(seeds.begin(), seeds.end());
   for (Operation &op : llvm::reverse(function.front().without_terminator())) {
@@ -56,7 +56,7 @@ Gradients::findObstacles(ArrayRef<Value> seeds, llvm::function_ref<bool(Operatio
   return obstacles;
 }
 
-/// Refuses what has no derivative.
+/// Emits an error if something has no derivative or no source is reached.
 LogicalResult Gradients::checkPath() const {
   if (!obstacles.empty())
     return obstacles.front().op->emitError() << of << " depends on weights through it, and "
@@ -84,7 +84,7 @@ Gradients::build(ArrayRef<Seed> seeds, llvm::function_ref<bool(Operation *)> rea
     adjoints.enter(op->getLoc());
     Operation *before = function.front().getTerminator()->getPrevNode();
     cast<DerivativeInterface>(op).pullBack(cotangent, adjoints);
-    // What is computed in f32 has a derivative in f32.
+    // The derivative of an operation that computes in f32 does so, too.
     if (op->hasAttr(loom::kFullPrecision))
       loom::markFullPrecision(function.front(), before);
   }

@@ -13,33 +13,33 @@
 
 namespace gridloom {
 
-/// What a function is differentiated by: names, each with all values that have it.
+/// The sources by which a function is differentiated: names, each with all values of that name.
 using GradientSources = llvm::MapVector<mlir::StringAttr, llvm::SmallVector<mlir::Value>>;
 
-/// Reverse mode over one function (Griewank and Walther 2008, section 3.2). What it builds stands
+/// Reverse mode over one function (Griewank and Walther 2008, section 3.2). Builds operations
 /// before the function's terminator.
 class Gradients {
 public:
-  /// `of` is what is differentiated, for errors: "output 'y'".
+  /// `of`: what is differentiated, for errors: "output 'y'".
   Gradients(mlir::func::FuncOp function, std::string of, const GradientSources &sources)
       : function(function), of(std::move(of)), sources(sources) {}
 
-  /// A value that is differentiated, and what its elements count: of its type.
+  /// A value that is differentiated, and its cotangent, of its type.
   struct Seed {
     mlir::Value value, cotangent;
   };
-  /// Builds the cotangents of the sources that the seeds depend on, each the sum over all values of
-  /// its name. `readsInside` says whether a body that an operation runs reads a source. Fails with
-  /// a diagnostic at the operation that has no derivative, or where no source is reached.
+  /// Builds the cotangents of the sources that the seeds depend on, each summed over all values of
+  /// its name. `readsInside`: whether a body that an operation runs reads a source. Fails with a
+  /// diagnostic at an operation that has no derivative, or if no source is reached.
   mlir::FailureOr<llvm::MapVector<mlir::StringAttr, mlir::Value>>
   build(llvm::ArrayRef<Seed> seeds, llvm::function_ref<bool(mlir::Operation *)> readsInside);
 
-  /// An operation without a derivative that a change of a source reaches a seed through.
+  /// An operation without a derivative on a path from a source to a seed.
   struct Obstacle {
     mlir::Operation *op;
-    llvm::StringRef what; ///< as DerivativeInterface::findObstacle says it, or the operation's name
+    llvm::StringRef what; ///< from DerivativeInterface::findObstacle, else the operation's name
   };
-  /// All that `build` would refuse, last first; it names the first of them.
+  /// All obstacles of `build`, the last first; its error names the first of them.
   llvm::SmallVector<Obstacle>
   findObstacles(llvm::ArrayRef<mlir::Value> seeds,
                 llvm::function_ref<bool(mlir::Operation *)> readsInside);
@@ -54,12 +54,12 @@ private:
   std::string of;
   const GradientSources &sources;
   llvm::DenseSet<mlir::Value> varied, used;
-  /// Operations that a change of a source reaches the seeds through, last first.
+  /// Operations on a path from a source to a seed, last first.
   llvm::SmallVector<mlir::Operation *> path;
-  llvm::SmallVector<Obstacle> obstacles; ///< those of the path without a derivative
+  llvm::SmallVector<Obstacle> obstacles; ///< operations of the path without a derivative
 };
 
-/// Whether a result of the operation may change with its operands as a derivative sees it.
+/// Whether a derivative may flow from the operation's operands to its results.
 bool carriesDerivative(mlir::Operation *op);
 
 } // namespace gridloom

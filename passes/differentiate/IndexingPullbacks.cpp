@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Reading at indices and adding at indices are each other's transposes: of an element that is read
-// twice the cotangents add up.
+// Reading at indices and adding at indices are each other's transposes: the cotangents of an
+// element that is read twice are added up.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/differentiate/Pullbacks.h"
@@ -15,14 +15,14 @@ using namespace gridloom;
 using dist::ReductionKind;
 using loom::Direction;
 
-/// `updates` added into zeros.
+/// Adds `updates` into zeros.
 static Term scatterSum(Term updates, RankedTensorType type, Value indices, int64_t dim) {
   return updates.emit<loom::ScatterOp>(
       type, updates.splat(type, 0), indices, updates, dim,
       dist::ReductionKindAttr::get(type.getContext(), ReductionKind::Sum));
 }
 
-/// Indices of several dimensions become one dimension, and `ct` has it in their place.
+/// Several dimensions of indices are flattened to one, in `ct`, too.
 static void pullBackGather(loom::GatherOp op, Term ct, Adjoints &to) {
   to.add(op.getInput(), [&] {
     RankedTensorType type = typeOf(op.getInput());
@@ -54,7 +54,7 @@ public:
         isInside(areInside(indices, shapeOf(op.getInput())[dim])),
         inside(isInside.select(indices, indices.splat(0))) {}
 
-  /// What `x`, of the input's shape or of one dimension, has at the updates' places.
+  /// The elements of `x`, of the input's shape or of one dimension, at the updates' places.
   Term read(Term x) {
     SmallVector<int64_t> shape(x.getShape());
     if (!op.takesSlices() || shape.size() == 1) {
@@ -66,12 +66,12 @@ public:
     return x.emit<loom::GatherOp>(x.getType().clone(shape), x, inside, dim);
   }
 
-  /// For each index, whether its update stays in the result: it is inside and, where updates
-  /// replace, the last one for its place.
+  /// For each index, whether its update stays in the result: it is inside and, if updates replace,
+  /// the last one for its place.
   Term stays() {
     if (op.getReduction())
       return isInside;
-    // Each update writes its number; who reads its own is the last.
+    // Each update writes its number; one that reads its own number is the last.
     SmallVector<int64_t> shape(shapeOf(op.getInput()));
     int64_t along = dim;
     if (op.takesSlices() || shape.size() == 1) {
@@ -85,13 +85,13 @@ public:
     return isInside.apply<loom::AndOp>(read(last).compare(Direction::EQ, number));
   }
 
-  /// `x` of the updates' shape where `condition`, which has one element for each index, is true.
+  /// `x`, of the updates' shape, where `condition`, with one element per index, is true; else zero.
   Term keep(Term x, Term condition) {
     return x.where(op.takesSlices() ? condition.broadcast(x.getShape(), {dim}) : condition);
   }
 
 private:
-  /// Updates beyond the dimension are ignored; their places are not to be read.
+  /// Updates outside of the dimension are ignored, so their places must not be read.
   static Term areInside(Term indices, int64_t size) {
     Term isBelow = indices.compare(Direction::LT, static_cast<double>(size));
     return indices.compare(Direction::GE, 0).apply<loom::AndOp>(isBelow);
@@ -103,7 +103,7 @@ private:
 };
 } // namespace
 
-/// The result has the input where nothing replaces it, and the updates that stay.
+/// Gradients flow to the input where nothing replaces it, and to the updates that stay.
 static void pullBackScatter(loom::ScatterOp op, Term ct, Adjoints &to) {
   Places places(op, ct);
   to.add(op.getInput(), [&]() -> Value {
@@ -125,7 +125,7 @@ static StringRef findScatterObstacle(loom::ScatterOp op) {
 // cumulative
 //===----------------------------------------------------------------------===//
 
-/// Each element is in the sums from it on.
+/// Each element is part of all sums from it on.
 static void pullBackCumulative(loom::CumulativeOp op, Term ct, Adjoints &to) {
   to.add(op.getInput(), [&] {
     return ct.emit<loom::CumulativeOp>(ct.getType(), ct, op.getKind(), op.getDim(),

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// All are linear: the pullback is the transpose. Broadcasting and summing are each other's, so are
-// padding and slicing, and a permutation and its inverse.
+// All are linear: the pullback is the transpose. Broadcast and sum are each other's transpose, as
+// are pad and slice, and a permutation and its inverse.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/differentiate/Pullbacks.h"
@@ -54,7 +54,7 @@ static void pullBackSlice(loom::SliceOp op, Term ct, Adjoints &to) {
   });
 }
 
-/// What surrounds the elements is a constant.
+/// The padding is constant and has no cotangent.
 static void pullBackPad(loom::PadOp op, Term ct, Adjoints &to) {
   to.add(op.getInput(), [&] {
     SmallVector<int64_t> limits, strides;

@@ -8,9 +8,9 @@
 //
 //   void pullBack(loom::MultiplyOp op, Term ct, Adjoints &to)
 //
-// that adds to the cotangents of the operands, given that of the result. Notation and sources: x
-// and y are operand and result; the formulas are those of Griewank and Walther 2008, table 2.3,
-// and of what each file names.
+// that adds to the cotangents of the operands, given that of the result. x and y are operand and
+// result; the formulas are those of Griewank and Walther 2008, table 2.3, and of sources that each
+// file names.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_PASSES_DIFFERENTIATE_PULLBACKS_H
@@ -21,8 +21,8 @@
 
 namespace gridloom {
 
-/// Makes `pull` the DerivativeInterface of operation class Op. `obstacle`, where there is one, says
-/// why some forms have none.
+/// Makes `pull` the DerivativeInterface of operation class Op. `obstacle`, if given, says why some
+/// forms have no derivative.
 template <typename Op, auto pull, auto obstacle = nullptr>
 struct PullbackModel
     : public DerivativeInterface::ExternalModel<PullbackModel<Op, pull, obstacle>, Op> {
@@ -38,7 +38,7 @@ struct PullbackModel
   bool isFlat(mlir::Operation *op) const { return op->hasAttr(loom::kFlat); }
 };
 
-/// Of operations that change in steps only.
+/// For operations whose results change in steps only.
 template <typename Op>
 struct FlatModel : public DerivativeInterface::ExternalModel<FlatModel<Op>, Op> {
   void pullBack(mlir::Operation *, mlir::Value, Adjoints &) const {}

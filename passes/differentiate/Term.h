@@ -12,7 +12,7 @@
 
 namespace gridloom {
 
-/// A tensor in a formula, which builds loom operations at the builder's place, all at one location.
+/// A tensor in a formula. Builds loom operations at the builder's place, all at one location.
 /// Operands of an operator have one type; numbers are repeated to the type of the other operand.
 class Term {
 public:
@@ -26,9 +26,9 @@ public:
   llvm::ArrayRef<int64_t> getShape() const { return getType().getShape(); }
   int64_t getRank() const { return getType().getRank(); }
 
-  /// Another value, or an attribute's, in the same formula.
+  /// Another value in the same formula.
   Term with(mlir::Value other) const { return {*builder, loc, other}; }
-  /// `number` in every element, of this type or of `type`.
+  /// `number` in every element, with this type or `type`.
   Term splat(double number) const { return splat(getType(), number); }
   Term splat(mlir::RankedTensorType type, double number) const;
   /// The index along `dim`, an i64 tensor of `shape`.
@@ -49,7 +49,7 @@ public:
   Term compare(loom::Direction direction, double other) const {
     return compare(direction, splat(other));
   }
-  /// Of this, an i1 tensor: `chosen` where it is true, else `otherwise`.
+  /// For an i1 tensor: `chosen` where it is true, else `otherwise`.
   Term select(mlir::Value chosen, mlir::Value otherwise) const;
   /// This where `condition` is true, else zero.
   Term where(Term condition) const { return condition.select(value, splat(0)); }
@@ -59,15 +59,15 @@ public:
   Term transpose(llvm::ArrayRef<int64_t> permutation) const;
   Term reverse(llvm::ArrayRef<int64_t> dims) const;
   Term sum(llvm::ArrayRef<int64_t> dims) const;
-  /// Repeated to `shape`, of which this has the dimensions `dims`.
+  /// Repeated to `shape`, with this tensor's dimensions as its dimensions `dims`.
   Term broadcast(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> dims) const;
-  /// Repeated along dimensions `dims` of `shape`, which this lacks.
+  /// Repeated along the dimensions `dims` of `shape`, which this lacks.
   Term repeat(llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> dims) const;
   Term slice(llvm::ArrayRef<int64_t> starts, llvm::ArrayRef<int64_t> limits,
              llvm::ArrayRef<int64_t> strides) const;
   /// Elements [start, stop) of a dimension.
   Term slice(int64_t dim, int64_t start, int64_t stop) const;
-  /// Zeros around and between the elements; negative numbers take elements off after that.
+  /// Adds zeros around and between the elements; negative numbers take elements off afterwards.
   Term pad(llvm::ArrayRef<int64_t> low, llvm::ArrayRef<int64_t> high,
            llvm::ArrayRef<int64_t> interior) const;
 

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The gradients of a convolution are convolutions (Dumoulin and Visin 2016, section 4), with what
-// was a stride as a dilation; padding may become negative, that is, elements are taken off.
+// The gradients of a convolution are convolutions (Dumoulin and Visin 2016, section 4) that have
+// strides as dilations. Padding may become negative: elements are taken off.
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/Padding.h"
@@ -16,7 +16,7 @@ using namespace gridloom;
 using dist::ReductionKind;
 using loom::Direction;
 
-/// A window that is larger has no pullback: it would be one operation for each of its elements.
+/// Larger windows have no pullback, which would need an operation for each element of a window.
 static constexpr int64_t kMaxWindow = 1024;
 
 //===----------------------------------------------------------------------===//
@@ -24,7 +24,7 @@ static constexpr int64_t kMaxWindow = 1024;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Numbers of the spatial dimensions of a convolution.
+/// Parameters of the spatial dimensions of a convolution.
 struct Spatial {
   SmallVector<int64_t> strides, low, high, inputDilations, dilations;
 };
@@ -47,7 +47,7 @@ static Term convolve(Term input, Term weight, const Spatial &at, RankedTensorTyp
                                          none, none, ones, at.dilations, groups, tf32);
 }
 
-/// [first, second, rest...] with dimension `dim`, of g * n elements, as g and n.
+/// [first, second, rest...] with dimension `dim`, of g * n elements, split into g and n.
 static Term splitDim(Term x, int64_t dim, int64_t groups) {
   SmallVector<int64_t> shape(x.getShape());
   shape[dim] /= groups;
@@ -55,7 +55,7 @@ static Term splitDim(Term x, int64_t dim, int64_t groups) {
   return x.reshape(shape);
 }
 
-/// `permutation` of the first dimensions; the others stay.
+/// Permutes the first dimensions; the others stay.
 static Term permute(Term x, ArrayRef<int64_t> permutation) {
   SmallVector<int64_t> all(permutation);
   for (auto dim = static_cast<int64_t>(all.size()); dim < x.getRank(); ++dim)
@@ -63,7 +63,7 @@ static Term permute(Term x, ArrayRef<int64_t> permutation) {
   return x.transpose(all);
 }
 
-/// Dimensions `dim` and the one after it as one.
+/// Merges dimension `dim` and the one after it.
 static Term mergeDims(Term x, int64_t dim) {
   SmallVector<int64_t> shape(x.getShape());
   shape[dim] *= shape[dim + 1];
@@ -78,7 +78,7 @@ static std::array<int64_t, 3> getExtents(loom::ConvolutionOp op, size_t i) {
           (shapeOf(op.getOutput())[i + 2] - 1) * op.getStrides()[i] + 1};
 }
 
-/// The cotangent, convolved with the mirrored weights of swapped channels.
+/// The cotangent, convolved with the mirrored weights with swapped channels.
 static Term pullBackInput(loom::ConvolutionOp op, Term ct, Term weight) {
   auto groups = static_cast<int64_t>(op.getGroups());
   Spatial at;
@@ -100,7 +100,7 @@ static Term pullBackInput(loom::ConvolutionOp op, Term ct, Term weight) {
   return convolve(ct, swapped, at, typeOf(op.getInput()), groups, op.getTf32());
 }
 
-/// The input, convolved with the cotangent: batch and channels change places.
+/// The input, convolved with the cotangent, with batch and channels swapped.
 static Term pullBackWeight(loom::ConvolutionOp op, Term ct, Term input) {
   auto groups = static_cast<int64_t>(op.getGroups());
   Spatial at;
@@ -142,7 +142,7 @@ struct Windows {
   ArrayRef<int64_t> dims, sizes, strides, dilations;
 
   int64_t getReach(size_t i) const { return (sizes[i] - 1) * dilations[i] + 1; }
-  /// At most one more than kMaxWindow.
+  /// Capped at kMaxWindow + 1.
   int64_t countElements() const {
     int64_t count = 1;
     for (int64_t size : sizes)
@@ -152,8 +152,8 @@ struct Windows {
 };
 } // namespace
 
-/// The transpose of loom.window: each of the windows' elements goes back to its place, where those
-/// of several windows add up. `shape` is that of the windowed tensor.
+/// The transpose of loom.window: adds each element of the windows to its place in a tensor of
+/// `shape`.
 static Term overlapAdd(Term x, ArrayRef<int64_t> shape, const Windows &windows) {
   auto rank = static_cast<int64_t>(shape.size());
   SmallVector<int64_t> offset(windows.dims.size(), 0);
@@ -189,7 +189,7 @@ static void pullBackWindow(loom::WindowOp op, Term ct, Adjoints &to) {
   });
 }
 
-/// An operation of windows over a tensor.
+/// For operations on windows of a tensor.
 template <typename Op> static StringRef findWindowObstacle(Op op) {
   Windows windows{op.getDims(), op.getSizes(), op.getStrides(), op.getDilations()};
   if (op.getOutput().getType().getNumElements() == 0)
@@ -201,7 +201,7 @@ template <typename Op> static StringRef findWindowObstacle(Op op) {
 // reduce_window
 //===----------------------------------------------------------------------===//
 
-/// Each element gets the cotangents of all windows that it is in: a sum over windows again.
+/// Each element gets the cotangents of all windows that contain it: again a sum over windows.
 static Term pullBackSums(loom::ReduceWindowOp op, Term ct) {
   ArrayRef<int64_t> shape = shapeOf(op.getInput());
   SmallVector<int64_t> low(shape.size(), 0), high = low, interior = low;
@@ -219,7 +219,7 @@ static Term pullBackSums(loom::ReduceWindowOp op, Term ct) {
                                        none, op.getDilations());
 }
 
-/// The first of a window's largest elements gets its cotangent.
+/// The first extreme element of a window gets the window's cotangent.
 static Term pullBackExtrema(loom::ReduceWindowOp op, Term x, Term ct) {
   SmallVector<int64_t> low(x.getRank(), 0), high = low, none = low, padded(x.getShape());
   Windows windows{op.getDims(), op.getSizes(), op.getStrides(), op.getDilations()};

@@ -1,4 +1,4 @@
-//===- ChannelsLast.cpp - convolutions in tensor cores' order -------------===//
+//===- ChannelsLast.cpp - convolutions with channels last -----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -17,7 +17,7 @@ namespace {
 
 RankedTensorType getType(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// The order of dimensions that puts the second last, and the one that puts it back.
+/// The permutation that moves the second dimension to the end, and its inverse.
 SmallVector<int64_t> getLastOrder(int64_t rank) {
   SmallVector<int64_t> order{0};
   llvm::append_range(order, llvm::seq<int64_t>(2, rank));
@@ -34,7 +34,7 @@ template <typename T> SmallVector<T> reorder(ArrayRef<T> list, ArrayRef<int64_t>
   return llvm::map_to_vector(order, [&](int64_t i) { return list[i]; });
 }
 
-/// The value that `value` transposes by `order`; null if it is not such a transpose.
+/// The operand of `value` if that is a transpose by `order`; else null.
 Value matchTranspose(Value value, ArrayRef<int64_t> order) {
   auto transpose = value.getDefiningOp<loom::TransposeOp>();
   return transpose && transpose.getPermutation() == order ? transpose.getInput() : Value();
@@ -98,7 +98,7 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
     op.erase();
   }
 
-  /// `value` with the channels last, made once, where the value is.
+  /// `value` with the channels last, created once, right after the value.
   Value moveLast(Value value) {
     int64_t rank = getType(value).getRank();
     if (Value source = matchTranspose(value, getFirstOrder(rank)))
@@ -112,7 +112,7 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
     return made;
   }
 
-  /// As moveLast; of a weight by the prologue, once at load.
+  /// As moveLast, but for a weight in the prologue, once at load.
   Value moveWeight(Value weight) {
     auto get = weight.getDefiningOp<loom::GetWeightOp>();
     if (!get)
@@ -139,7 +139,7 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
     return loom::LayoutAttr::get(type.getContext(), order, 0);
   }
 
-  /// The weight or derived tensor `name` with the channels last, as a derived tensor.
+  /// Declares the weight or derived tensor `name` with the channels last as a derived tensor.
   StringAttr deriveWeight(FlatSymbolRefAttr name) {
     StringAttr &known = weights[name];
     if (known)
@@ -175,7 +175,7 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
     return known;
   }
 
-  /// Moves a transpose that puts channels first below an operation, to meet one that puts them
+  /// Moves a transpose that puts channels first behind an operation, towards one that puts them
   /// last.
   void sinkTransposes(Operation *op) {
     // Communication returns a future, not a tensor.
@@ -267,7 +267,7 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
     op.getOutput().replaceAllUsesWith(transposeTo(builder, made, getFirstOrder(rank)));
   }
 
-  /// Reductions of each channel's windows, or of all that it has.
+  /// Handles reductions over each channel's windows, or over all its elements.
   void sinkBelow(loom::ReduceOp op) {
     auto window = op.getInput().getDefiningOp<loom::WindowOp>();
     Value input = window ? window.getInput() : op.getInput();
@@ -320,7 +320,7 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
       return llvm::find(last, dim) - last.begin();
     });
     Value input = broadcast.getInput();
-    // Dimensions of a broadcast increase.
+    // A broadcast's dimensions must increase.
     auto places = llvm::to_vector(llvm::seq<int64_t>(0, dims.size()));
     llvm::sort(places, [&](int64_t a, int64_t b) { return dims[a] < dims[b]; });
     llvm::sort(dims);

@@ -22,7 +22,7 @@ bool gridloom::isInLibrary(loom::DotGeneralOp dot) {
   return lhs == rhs && (lhs.isF32() || lhs.isF16() || lhs.isBF16()) && (out == lhs || out.isF32());
 }
 
-/// The same contraction in f32, of operands that differ in type.
+/// Replaces the contraction by one in f32, whose operands may have differed in type.
 static void widen(loom::DotGeneralOp dot) {
   OpBuilder builder(dot);
   Type f32 = builder.getF32Type();
@@ -45,7 +45,7 @@ struct ExpandContractions : gridloom::impl::ExpandContractionsBase<ExpandContrac
         Type element = cast<RankedTensorType>(value.getType()).getElementType();
         return isa<FloatType>(element) && element.getIntOrFloatBitWidth() <= 32;
       };
-      // The prologue has kernels only.
+      // Prologues have kernels only.
       if (!dot->getParentOfType<func::FuncOp>())
         expandContraction(dot);
       else if (isInLibrary(dot))

@@ -10,8 +10,8 @@
 
 namespace gridloom {
 
-/// Whether libraries have contractions of these element types: f32, or f16 or bf16 to the same type
-/// or to f32.
+/// Whether libraries multiply these element types: f32, or f16 or bf16 with a result of the same
+/// type or f32.
 bool isInLibrary(loom::DotGeneralOp dot);
 
 using loom::transposeTo;

@@ -1,4 +1,4 @@
-//===- FormAttention.cpp - products around a softmax to one call ----------===//
+//===- FormAttention.cpp - products around a softmax as a call ------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -18,7 +18,7 @@ RankedTensorType getType(Value value) { return cast<RankedTensorType>(value.getT
 
 bool isHalf(Type element) { return element.isF16() || element.isBF16(); }
 
-/// An operand: memory, and strides of [batch, heads, rows, columns] in it from `offset` on.
+/// An operand: its memory, and the strides of [batch, heads, rows, columns] from `offset` on.
 struct Operand {
   Value base;
   SmallVector<int64_t> strides;
@@ -26,17 +26,17 @@ struct Operand {
   double scale = 1;
 };
 
-/// softmax(scale * query * key^T + mask) * value, as it stands in the program.
+/// softmax(scale * query * key^T + mask) * value, as matched in the program.
 struct Attention {
   loom::DotGeneralOp scores, product;
-  Value mask; // added to the scores; null: none
-  Value seen; // false where `fill` takes a score's place; null: everywhere true
+  Value mask; // added to the scores; null if there is none
+  Value seen; // where false, `fill` replaces the score; null: true everywhere
   double fill = 0;
-  bool causal = false; // and only keys up to the query's index are seen
+  bool causal = false; // moreover, a query sees only keys up to its own index
   double scale = 1;
   Operand query, key, value;
   SmallVector<int64_t> sizes; // batch, heads, queries, keys, depth, value depth
-  /// Heads that read one key head, whose one query each is a query of the same head.
+  /// Query heads per key head; if above 1, their single queries become queries of one head.
   int64_t group = 1;
   /// The value that the call replaces, its strides, and the operations that become dead.
   Value result;
@@ -44,7 +44,7 @@ struct Attention {
   SmallVector<Operation *> path;
 };
 
-/// The value behind conversions that nothing else reads, adding them to `path`.
+/// The value before conversions that nothing else reads; adds them to `path`.
 Value skipConversions(Value value, SmallVector<Operation *> &path) {
   while (auto convert = value.getDefiningOp<loom::ConvertOp>()) {
     Type from = getType(convert.getInput()).getElementType();
@@ -56,8 +56,8 @@ Value skipConversions(Value value, SmallVector<Operation *> &path) {
   return value;
 }
 
-/// An operand of a product behind conversions and factors, as strides over `element`, a 16-bit
-/// float: of the value's dimensions that are batch (at most two), rows and columns.
+/// Matches an operand of a product through conversions and factors, as strides over `element`, a
+/// 16-bit float. `batch` (at most two), `rows` and `columns` are dimensions of the value.
 std::optional<Operand> matchOperand(Value value, ArrayRef<int64_t> batch, int64_t rows,
                                     int64_t columns, Type element) {
   double scale = 1;
@@ -81,7 +81,7 @@ std::optional<Operand> matchOperand(Value value, ArrayRef<int64_t> batch, int64_
     SmallVector<int64_t> strides(2 - batch.size(), 1);
     bool fits = true;
     auto add = [&](int64_t dim) {
-      // A dimension of one element has any stride; one of more must not repeat.
+      // A dimension of one element can have any stride; others must not repeat elements.
       strides.push_back(shape[dim] == 1 ? 1 : view.strides[dim]);
       fits &= strides.back() > 0;
     };
@@ -96,7 +96,7 @@ std::optional<Operand> matchOperand(Value value, ArrayRef<int64_t> batch, int64_
 }
 
 /// Keys or values [batch, heads, rows, columns] before each head was repeated `group` times; null
-/// where they were not.
+/// if they were not repeated.
 Value matchRepeated(Value value, int64_t &group) {
   auto reshape = value.getDefiningOp<loom::ReshapeOp>();
   auto broadcast =
@@ -113,8 +113,8 @@ Value matchRepeated(Value value, int64_t &group) {
   return broadcast.getInput();
 }
 
-/// Whether a constant of [..., queries, keys] says that each query sees all keys, or those up to
-/// its own index; none where it says something else.
+/// Whether a constant of [..., queries, keys] lets each query see all keys, or those up to its own
+/// index; nullopt if it does neither.
 enum class Pattern { All, Causal };
 std::optional<Pattern> matchPattern(Value seen) {
   auto constant = seen.getDefiningOp<loom::ConstantOp>();
@@ -134,7 +134,7 @@ std::optional<Pattern> matchPattern(Value seen) {
   return isCausal ? std::optional(Pattern::Causal) : std::nullopt;
 }
 
-/// A choice between the scores and a number that makes their weight vanish.
+/// Matches a select between the scores and a number that makes their weight vanish.
 bool matchHidden(loom::SelectOp select, Attention &attention) {
   constexpr double vanishes = -1000;
   std::optional<double> fill = getFloatSplat(select.getOnFalse());
@@ -152,8 +152,8 @@ bool matchHidden(loom::SelectOp select, Attention &attention) {
   return true;
 }
 
-/// The scores as a product of query and key: factors, and after them one mask that is added, or
-/// hides.
+/// Matches the scores as a product of query and key, followed by factors and at most one mask that
+/// is added or hides.
 bool matchScores(Value value, Attention &attention) {
   while (value.hasOneUse()) {
     value = skipConversions(value, attention.path);
@@ -177,7 +177,7 @@ bool matchScores(Value value, Attention &attention) {
       continue;
     }
     auto add = dyn_cast<loom::AddOp>(op);
-    // A mask that a factor follows is scaled too.
+    // A factor after the mask would scale the mask, too.
     if (!add || attention.mask || attention.seen || attention.scale != 1)
       return false;
     auto isProduct = [](Value side) {
@@ -195,7 +195,7 @@ bool matchScores(Value value, Attention &attention) {
   return false;
 }
 
-/// A result that is transposed afterwards is written that way.
+/// If the result is transposed afterwards, the call writes it transposed.
 void matchResult(Attention &attention) {
   Value result = attention.product.getOutput();
   if (result.hasOneUse() && getType(result).getElementType().isF32())
@@ -215,7 +215,7 @@ void matchResult(Attention &attention) {
   llvm::append_range(attention.out, strides);
 }
 
-/// Strides of [batch, heads, 1, columns] as those of [batch, heads / group, group, columns].
+/// Changes strides of [batch, heads, 1, columns] to [batch, heads / group, group, columns].
 void groupHeads(MutableArrayRef<int64_t> strides, int64_t group) {
   strides[2] = strides[1];
   strides[1] *= group;
@@ -244,7 +244,7 @@ std::optional<Attention> match(loom::DotGeneralOp product) {
   loom::DotGeneralOp scores = attention.scores;
   auto query = matchOperand(scores.getLhs(), scores.getLhsBatch(), scores.getLhsFreeDims()[0],
                             scores.getLhsContract()[0], element);
-  // One query of each head that shares keys: queries of one head, which reads its keys once.
+  // Single queries of heads that share keys become queries of one head, which reads its keys once.
   Value keys = scores.getRhs(), values = product.getRhs();
   int64_t group = 1, valueGroup = 1;
   Value ownKeys = matchRepeated(keys, group), ownValues = matchRepeated(values, valueGroup);
@@ -286,8 +286,8 @@ bool isInLibrary(const Attention &attention) {
          llvm::all_of(attention.sizes, [](int64_t size) { return size > 0; });
 }
 
-/// The mask as 16-bit floats. What hides a key in f32 hides it there too, and stays finite: a row
-/// that sees nothing has weights either way.
+/// The mask as 16-bit floats. Values that hide a key in f32 still hide it and stay finite, so that
+/// a row that sees nothing still has weights.
 Value narrowMask(OpBuilder &builder, Value mask, Type element) {
   RankedTensorType type = getType(mask);
   if (type.getElementType() == element)
@@ -366,7 +366,7 @@ struct FormAttention : impl::FormAttentionBase<FormAttention> {
     return loom::SelectOp::create(builder, seen.getLoc(), type, seen, splat(0), splat(fill));
   }
 
-  /// The mask before it is repeated to the shape of the scores. Factors and conversions stay.
+  /// The mask before it was repeated to the shape of the scores. Factors and conversions stay.
   static StridedView traceMask(Value mask) {
     for (const StridedView &view : traceViews(mask))
       if (view.scale == 1 && view.offset == 0)

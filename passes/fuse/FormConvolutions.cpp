@@ -14,19 +14,19 @@ namespace gridloom {
 
 namespace {
 
-/// A convolution and what follows it in one call.
+/// A convolution and the operations after it that are part of its call.
 struct Call {
   loom::ConvolutionOp convolution;
   Value bias, residual, result;
   bool relu = false;
-  SmallVector<Operation *> absorbed; // from the convolution on
+  SmallVector<Operation *> absorbed; // beginning with the convolution
 };
 
 ArrayRef<int64_t> getShape(Value value) {
   return cast<RankedTensorType>(value.getType()).getShape();
 }
 
-/// The operation of type Op that alone reads `value`, and its other operand.
+/// The only reader of `value`, if it is an Op, and its other operand.
 template <typename Op> std::pair<Op, Value> matchOnlyUser(Value value) {
   auto user = value.hasOneUse() ? dyn_cast<Op>(*value.getUsers().begin()) : Op();
   if (!user)
@@ -34,7 +34,7 @@ template <typename Op> std::pair<Op, Value> matchOnlyUser(Value value) {
   return {user, user.getLhs() == value ? user.getRhs() : user.getLhs()};
 }
 
-/// The tensor with an element per channel that `value` repeats, if there is one.
+/// The tensor with an element per channel that `value` repeats; null if there is none.
 Value matchChannels(Value value) {
   auto broadcast = value.getDefiningOp<loom::BroadcastOp>();
   if (!broadcast)
@@ -51,7 +51,7 @@ Value matchChannels(Value value) {
   return input;
 }
 
-/// True for a value that is written to memory whether the call reads it or not.
+/// True if a value is written to memory whether the call reads it or not.
 bool liesInMemory(Value value) {
   Operation *op = value.getDefiningOp();
   if (auto add = dyn_cast_or_null<loom::AddOp>(op))
@@ -62,13 +62,13 @@ bool liesInMemory(Value value) {
          (!isa<loom::BroadcastOp, loom::ConstantOp>(op) && !value.hasOneUse());
 }
 
-/// With `epilogues`, the library adds residuals and does relu.
+/// With `epilogues`, the library adds residuals and applies relu.
 Call match(loom::ConvolutionOp convolution, bool epilogues) {
   Call call;
   call.convolution = convolution;
   call.result = convolution.getOutput();
   call.absorbed = {convolution};
-  Call longest = call; // what is worth taking along
+  Call longest = call; // with all that is worth absorbing
   auto take = [&](Operation *op) {
     call.absorbed.push_back(op);
     call.result = op->getResult(0);
@@ -90,7 +90,7 @@ Call match(loom::ConvolutionOp convolution, bool epilogues) {
     } else {
       break;
     }
-    // The library adds a residual, and applies relu, after a bias only.
+    // The library adds residuals and applies relu only after a bias.
     if (call.bias && (call.relu || !feedsKernel(call.result)))
       longest = call;
   }

@@ -1,4 +1,4 @@
-//===- FormKernels.cpp - everything else into kernels ---------------------===//
+//===- FormKernels.cpp - all other operations into kernels ----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -31,7 +31,7 @@ struct FormKernels : impl::FormKernelsBase<FormKernels> {
     cutReductions(block);
     std::vector<FusionGroup> groups = formFusionGroups(block, /*hasProducts=*/true);
     joinStateUpdates(block, groups);
-    // Consumers first: a group still sees the operations, not the calls, of generators it repeats.
+    // Consumers first, so that groups still see the generators that they repeat, not calls.
     for (const FusionGroup &group : llvm::reverse(groups))
       outliner.outline(group);
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))

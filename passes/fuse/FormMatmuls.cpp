@@ -17,16 +17,16 @@ namespace gridloom {
 
 namespace {
 
-/// One loop of a contraction and its stride in each tensor; 0 where the tensor lacks the dimension.
+/// One loop of a contraction and its stride in each tensor; 0 if the tensor lacks the dimension.
 struct Loop {
   int64_t size = 1, lhs = 0, rhs = 0, out = 0;
 };
 
-/// A contraction as batched matrix multiplication.
+/// A contraction as a batched matrix multiplication.
 struct Gemm {
   SmallVector<Loop> batch;
   Loop m, n, k;
-  bool swapped = false; // computes the transposed product: lhs and rhs changed places
+  bool swapped = false; // computes the transposed product, with lhs and rhs swapped
 };
 
 /// The dimensions of a contraction by role.
@@ -34,7 +34,7 @@ struct Loops {
   SmallVector<Loop> batch, m, n, k;
 };
 
-/// Appends a loop, or widens the last one when the two walk memory as one.
+/// Appends a loop, or merges it into the last one if both can be one loop over memory.
 void addLoop(SmallVector<Loop> &loops, Loop loop) {
   if (loop.size == 1)
     return;
@@ -67,8 +67,8 @@ Loops getLoops(loom::DotGeneralOp dot, ArrayRef<int64_t> lhs, ArrayRef<int64_t> 
   return loops;
 }
 
-/// Makes one of a matrix's two strides 1 where a dimension of one element leaves the choice. False
-/// when the library could not walk the matrix.
+/// Sets one of a matrix's two strides to 1 where a dimension of one element allows any. False if
+/// the library cannot read the matrix.
 bool fixStrides(int64_t rows, int64_t &rowStride, int64_t columns, int64_t &columnStride) {
   if (columns == 1)
     columnStride = rows > 1 && rowStride == 1 ? rows : 1;
@@ -77,7 +77,7 @@ bool fixStrides(int64_t rows, int64_t &rowStride, int64_t columns, int64_t &colu
   return (columnStride == 1 && rowStride >= columns) || (rowStride == 1 && columnStride >= rows);
 }
 
-/// Checks the three matrices; transposes the product when its rows are not what is contiguous.
+/// Checks the three matrices; transposes the product if its rows are not contiguous.
 bool finish(Gemm &gemm) {
   if (!fixStrides(gemm.m.size, gemm.m.lhs, gemm.k.size, gemm.k.lhs) ||
       !fixStrides(gemm.k.size, gemm.k.rhs, gemm.n.size, gemm.n.rhs) ||
@@ -94,7 +94,7 @@ bool finish(Gemm &gemm) {
   return true;
 }
 
-/// The largest multiplication per call among the choices of M and N; the other loops are batch.
+/// Chooses the loops M and N of the largest multiplication per call; the other loops become batch.
 std::optional<Gemm> getGemm(const Loops &loops) {
   if (loops.k.size() > 1)
     return std::nullopt;
@@ -126,7 +126,7 @@ std::optional<Gemm> getGemm(const Loops &loops) {
 /// The operations after a contraction that can be part of the call: scalar factors, reshapes, a
 /// transpose.
 struct Tail {
-  SmallVector<Operation *> path; // from the contraction on
+  SmallVector<Operation *> path; // beginning after the contraction
   double scale = 1;
 
   Value getResult(loom::DotGeneralOp dot) const {
@@ -137,7 +137,7 @@ struct Tail {
   }
 };
 
-/// All tails, the longest first; the last is empty. A tail ends in something worth taking along.
+/// All tails, the longest first, the empty one last. None ends in a reshape, which is free anyway.
 SmallVector<Tail> getTails(loom::DotGeneralOp dot) {
   SmallVector<Tail> tails(1);
   Tail tail;
@@ -157,7 +157,7 @@ SmallVector<Tail> getTails(loom::DotGeneralOp dot) {
   return tails;
 }
 
-/// Strides of the contraction's own result inside the tensor at the tail's end.
+/// Strides of the contraction's own result within the tensor at the tail's end.
 std::optional<SmallVector<int64_t>> getTailStrides(loom::DotGeneralOp dot, const Tail &tail) {
   std::optional<SmallVector<int64_t>> strides = getMemoryStrides(tail.getResult(dot));
   for (Operation *op : llvm::reverse(tail.path)) {
@@ -182,7 +182,7 @@ struct Choice {
   Gemm gemm;
 };
 
-/// The farthest operands and the longest tail that the library can walk.
+/// The farthest operands and the longest tail that the library supports.
 std::optional<Choice> choose(loom::DotGeneralOp dot, ArrayRef<StridedView> lhsViews,
                              ArrayRef<StridedView> rhsViews) {
   SmallVector<int64_t> dense = getMemoryStrides(dot.getOutput());
@@ -200,8 +200,8 @@ std::optional<Choice> choose(loom::DotGeneralOp dot, ArrayRef<StridedView> lhsVi
     if (!out)
       continue;
     auto gemm = getGemm(getLoops(dot, choice->lhs.strides, choice->rhs.strides, *out));
-    // A transposed result must not cut the product into smaller ones: its reader can walk it
-    // instead.
+    // A transposed result must not cut the product into smaller ones: its reader can read it by
+    // strides.
     if (!gemm || gemm->m.size * gemm->n.size < choice->gemm.m.size * choice->gemm.n.size)
       continue;
     choice->tail = tail;
@@ -235,7 +235,7 @@ loom::DotGeneralOp makeCanonical(loom::DotGeneralOp dot) {
 
 /// The epilogue of a call.
 struct MatchedEpilogue {
-  SmallVector<Operation *> ops; // of the program, in order; what the call does besides multiplying
+  SmallVector<Operation *> ops; // in order; what the call computes besides the product
   Value bias, residual;
   Operation *activation = nullptr;
 
@@ -267,8 +267,7 @@ plan::MatmulAttr getDescriptor(MLIRContext *context, const Gemm &gemm, double al
                                tf32);
 }
 
-/// Predicts which operations will share a kernel, by their results, while the program still has all
-/// of them.
+/// Predicts which operations will share a kernel, while the program still has all of them.
 class KernelNeighbours {
 public:
   explicit KernelNeighbours(ModuleOp module) {
@@ -276,24 +275,24 @@ public:
       for (Block &block : func.getBody())
         for (const FusionGroup &group : formFusionGroups(block)) {
           ++count;
-          for (Operation *op : group.ops) // several: it is repeated in each
+          for (Operation *op : group.ops) // in several groups: repeated in each
             if (auto [it, isNew] = groups.insert({op, count}); !isNew)
               it->second = 0;
         }
     });
   }
 
-  /// Before `op` goes: another may take its address.
+  /// Forgets `op` before it is erased, since another may get its address.
   void forget(Operation *op) { groups.erase(op); }
 
-  /// True when both are in one kernel.
+  /// True if both are in one kernel.
   bool share(Operation *a, Operation *b) const {
     int group = groups.lookup(a);
     return group != 0 && group == groups.lookup(b);
   }
 
-  /// True when `value` goes on into the kernel that computes it: that exists anyway. Views that a
-  /// library walks are no kernel.
+  /// True if the kernel that computes `value` also computes something from it: that kernel exists
+  /// anyway. Views that a library can read through do not count.
   bool goesOn(Value value) const {
     return llvm::any_of(value.getUsers(), [&](Operation *user) {
       if (!share(value.getDefiningOp(), user))
@@ -321,8 +320,8 @@ Operation *matchActivation(Value value) {
   return getFloatSplat(other) == 0.0 ? user : nullptr;
 }
 
-/// The vector with an element per column of `type` that `value` repeats along all rows. Of one row,
-/// a vector in memory is one as it is: known at load, it is a bias.
+/// The vector with an element per column of `type` that `value` repeats along all rows. If there is
+/// only one row, a weight that is a vector counts as a bias.
 Value matchBias(Value value, RankedTensorType type) {
   int64_t columns = type.getShape().back();
   Operation *op = value.getDefiningOp();
@@ -339,8 +338,8 @@ Value matchBias(Value value, RankedTensorType type) {
                                                                                     : Value();
 }
 
-/// True when `value` is a tensor that the library can add to its product: it lies in memory row by
-/// row, whatever becomes of `add`.
+/// True if the library can add `value` to its product: it is in memory row by row, whatever becomes
+/// of `add`.
 bool matchResidual(Value value, Operation *add, const KernelNeighbours &neighbours) {
   Operation *op = value.getDefiningOp();
   if (op && (isa<loom::BroadcastOp, loom::ConstantOp>(op) || neighbours.share(op, add)))
@@ -349,8 +348,8 @@ bool matchResidual(Value value, Operation *add, const KernelNeighbours &neighbou
   return getMemoryStrides(value) == loom::getRowMajorStrides(type.getShape());
 }
 
-/// The epilogue of the call: a bias, then a residual or an activation. Operations that a kernel
-/// computes anyway stay there.
+/// The epilogue of the call: a bias, then a residual or an activation. Leaves to kernels what they
+/// compute anyway.
 MatchedEpilogue matchEpilogue(loom::DotGeneralOp dot, const Choice &choice,
                               const KernelNeighbours &neighbours, bool activations,
                               bool residuals) {
@@ -395,7 +394,7 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
     KernelNeighbours neighbours(getOperation());
     SmallVector<loom::DotGeneralOp> dots;
     getOperation().walk([&](loom::DotGeneralOp dot) {
-      // The prologue has kernels only.
+      // Prologues have kernels only.
       if (!dot->getParentOfType<func::FuncOp>())
         return;
       if (isInLibrary(dot) && dot.getType().getNumElements() > 0 &&
@@ -471,7 +470,7 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
     }
   }
 
-  /// The kernel that applies the epilogue to the plain product and the bias: one per type.
+  /// The kernel that applies the epilogue to the plain product and the bias; one per type.
   FlatSymbolRefAttr getFallback(const MatchedEpilogue &epilogue, Type result, Location loc) {
     if (!epilogue.activation)
       return {};

@@ -13,21 +13,21 @@
 namespace gridloom {
 
 struct FuseOptions {
-  /// The target has a library of attention in f16 and bf16.
+  /// The target has a library for attention in f16 and bf16.
   bool attentionLibrary = false;
-  /// The target's library of matrix multiplications does activations.
+  /// The target's library for matrix multiplication applies activations.
   bool activationEpilogues = false;
-  /// It adds residuals, too.
+  /// It also adds residuals.
   bool residualEpilogues = false;
-  /// Its library of convolutions adds residuals and does relu.
+  /// The target's library for convolutions adds residuals and applies relu.
   bool convolutionEpilogues = true;
-  /// It is faster with the channels last also in f32, and orders weights itself.
+  /// That library is faster with channels last also in f32, and reorders weights itself.
   bool channelsLast = false;
   /// The target has kernels for products of few rows.
   bool rowProducts = false;
 };
 
-/// Groups operations into kernels and library calls; `pm` is a module's.
+/// Adds the passes that group operations into kernels and library calls; `pm` is a module's.
 void addFusePasses(mlir::OpPassManager &pm, const FuseOptions &options = {});
 
 } // namespace gridloom

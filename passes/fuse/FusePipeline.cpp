@@ -11,7 +11,7 @@ void gridloom::addFusePasses(mlir::OpPassManager &pm, const FuseOptions &options
   pm.addPass(createNormalizeViews());
   if (options.attentionLibrary) {
     pm.addPass(createFormAttention());
-    // The layers' masks are prepared once.
+    // Prepares the layers' masks only once.
     pm.addPass(mlir::createCSEPass());
   }
   pm.addPass(createFormConvolutions({options.convolutionEpilogues}));

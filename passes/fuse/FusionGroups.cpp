@@ -12,25 +12,25 @@ using namespace mlir;
 
 namespace gridloom {
 
-/// Results of rows that one kernel reduces to: each is kept while a row is read, in registers.
+/// Row reductions per kernel; while a row is read, each keeps its result in registers.
 constexpr size_t kMaxReductions = 8;
 
-/// Results from which a reduction of other dimensions than the last computes what it reduces
-/// itself: fewer would leave all that to one thread.
+/// With fewer results, a reduction of other dimensions than the last does not compute its operand,
+/// which would leave all of that to one thread.
 constexpr int64_t kMinReduced = 32;
 
 static RankedTensorType getTensorType(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
-/// True for elementwise operations that cost about as much as reading their result would.
+/// True for elementwise operations that cost about as much as reading their result.
 static bool isCheap(Operation *op) {
   auto body = dyn_cast<loom::KernelBodyInterface>(op);
   return body && body.getScalarCycles() <= loom::kCheapCycles;
 }
 
-/// True when `value` is a function of the index, literals and the device's place in the mesh alone,
-/// found by at most `budget` cheap operations: repeating them beats writing and reading the tensor.
+/// True if `value` depends only on the index, literals and the device's place in the mesh, through
+/// at most `budget` cheap operations: repeating them is faster than writing and reading the tensor.
 static bool isIndexArithmetic(Value value, int &budget) {
   Operation *op = value.getDefiningOp();
   if (!op || --budget < 0)
@@ -44,7 +44,7 @@ static bool isIndexArithmetic(Value value, int &budget) {
                       [&](Value operand) { return isIndexArithmetic(operand, budget); });
 }
 
-/// True for windows, and for elementwise functions of windows, that nothing else reads.
+/// True for windows, and elementwise functions of windows, with one reader.
 static bool isWindowed(Value value) {
   Operation *op = value.getDefiningOp();
   if (!op || !op->hasOneUse())
@@ -57,7 +57,7 @@ static FusionKind getMoveKind(Operation *op) {
   if (isa<loom::PadOp, loom::WindowOp>(op))
     return FusionKind::IndexMap;
   if (auto transpose = dyn_cast<loom::TransposeOp>(op)) {
-    // The columns of a convolution: they have runs of the window's input.
+    // The columns of a convolution, which keep runs of the window's input.
     if (isWindowed(transpose.getInput()) && transpose.getInput().getDefiningOp<loom::WindowOp>())
       return FusionKind::IndexMap;
     int64_t last = transpose.getPermutation().size() - 1;
@@ -112,37 +112,37 @@ FusionKind getFusionKind(Operation *op) {
 
 namespace {
 
-/// How a kernel sees the values of an operation in it, which follows from what reads them there.
+/// How a kernel uses an operation's values, which follows from their readers in the kernel.
 enum class Role {
-  None,      // cannot be in it
-  Full,      // one value per element the kernel walks
+  None,      // cannot be in the kernel
+  Full,      // one value per element of the kernel's loops
   RowScalar, // one value per row
   Shifted,   // elements at the kernel's own indices plus constants
   Mapped,    // elements at indices other than the kernel's own
   Windowed,  // the elements of a window per element
-  Index,     // a place in a table
+  Index,     // an index into a table
   Scalar,    // one value
 };
 
-/// A group in the making.
+/// A group being built.
 struct Candidate {
   FusionGroup group;
-  SmallVector<int64_t> domain; // the shape the kernel walks
+  SmallVector<int64_t> domain; // the shape of the kernel's loops
   bool isOpaque = false;
   bool isRow = false;
-  bool isReduce = false; // of others than rows: all else in it is of elements
+  bool isReduce = false; // of other dimensions than the last; the rest is elementwise
   bool computesMapped = false;
   bool gathers = false;
   bool hasStencil = false;
   bool hasProduct = false;
-  bool readsUneven = false; // vectors of what it walks are not vectors of all it reads
-  size_t pieces = 1;        // at most: what is computed depends on the place
+  bool readsUneven = false; // vectors of the domain are not vectors of everything it reads
+  size_t pieces = 1;        // upper bound; what is computed depends on the piece
   size_t reductions = 0;    // of rows
   llvm::SmallDenseMap<Operation *, Role> roles;
 };
 
-/// True for operations that only move elements of values in memory, so that each reader may read
-/// these instead. What a kernel computes elsewhere it would compute for each reader anew.
+/// True for operations that only move elements of values in memory, so that each reader can read
+/// these instead. Other values would be computed again for each reader.
 bool isMove(Operation *op) {
   if (auto transpose = dyn_cast<loom::TransposeOp>(op))
     return getFusionKind(op) == FusionKind::IndexMap && isInMemory(transpose.getInput());
@@ -160,10 +160,10 @@ private:
   void visit(Operation *op);
   void visitGenerator(Operation *op);
   void visitMove(Operation *op, FusionKind kind);
-  /// Adds an operation to all kernels that read it, if each can compute it.
+  /// Adds an operation to all kernels that read it, if each of them can compute it.
   bool repeat(Operation *op);
   void startGroup(Operation *op, FusionKind kind);
-  /// Adds op to the group if a kernel can compute it in place.
+  /// Adds the operation to the group if a kernel can compute it there.
   bool join(Operation *op, FusionKind kind, Candidate &candidate);
   bool canMove(Operation *op, FusionKind kind, Role role, const Candidate &candidate) const;
   bool joinReduce(Operation *op, Role role, Candidate &candidate);
@@ -183,7 +183,7 @@ void GroupFormer::add(Operation *op, Role role, Candidate &candidate) {
   memberships[op].push_back(&candidate);
 }
 
-/// Parts of the index space of which the operation makes each by other means.
+/// The number of parts of the index space that the operation computes in different ways.
 size_t countPieces(Operation *op) {
   if (isa<loom::ConcatenateOp>(op))
     return op->getNumOperands();
@@ -191,15 +191,15 @@ size_t countPieces(Operation *op) {
   return isa<loom::PadOp>(op) ? perPad : 1;
 }
 
-/// True for operations whose elements are their operands' at indices that differ by constants.
+/// True for operations whose elements are their operands' at indices shifted by constants.
 bool isShift(Operation *op) {
   auto slice = dyn_cast<loom::SliceOp>(op);
   return isa<loom::ConcatenateOp>(op) ||
          (slice && llvm::all_of(slice.getStrides(), [](int64_t stride) { return stride == 1; }));
 }
 
-/// True for moves of which vectors of the result are vectors of the operand: they keep the last
-/// dimension, or a part of it that starts at such a vector.
+/// True for moves that read vectors to make vectors: they keep the last dimension, or a part of it
+/// that starts at a multiple of the widest vector.
 bool keepsVectors(Operation *op) {
   constexpr int64_t widest = 16; // elements
   if (isa<loom::PadOp, loom::WindowOp>(op))
@@ -257,7 +257,7 @@ void GroupFormer::visitGenerator(Operation *op) {
   }
   for (Candidate *candidate : readers)
     add(op, Role::None, *candidate);
-  // A literal that is not computed with stays a literal.
+  // A literal that no kernel computes with stays a literal.
   if (materialise && !isa<loom::ConstantOp>(op))
     startGroup(op, FusionKind::Generator);
 }
@@ -278,7 +278,7 @@ Role GroupFormer::getRoleAt(OpOperand &use, Candidate &candidate) {
     return Role::Windowed;
   case FusionKind::IndexMap:
   case FusionKind::Join: {
-    // Operands of windows are read repeatedly, so they are computed once, outside.
+    // A window reads elements repeatedly, so its operand is computed once, outside.
     if (isa<loom::WindowOp>(user))
       return Role::None;
     Role role = candidate.roles.lookup(user);
@@ -304,7 +304,7 @@ Role GroupFormer::getRoleAt(OpOperand &use, Candidate &candidate) {
   }
 }
 
-/// The one role all uses in the group agree on. What lies in memory can also be read at several
+/// The role on which all uses in the group agree. Values in memory can also be read at several
 /// places.
 Role GroupFormer::getRole(Operation *op, Candidate &candidate) {
   auto isRead = [](Role role) {
@@ -325,7 +325,7 @@ Role GroupFormer::getRole(Operation *op, Candidate &candidate) {
   return role.value_or(Role::None);
 }
 
-/// Whether a kernel can read elsewhere instead of what `op` moves there.
+/// Whether a kernel can read the source of `op` directly instead of its result.
 bool GroupFormer::canMove(Operation *op, FusionKind kind, Role role,
                           const Candidate &candidate) const {
   if (candidate.isOpaque || candidate.isReduce)
@@ -334,7 +334,7 @@ bool GroupFormer::canMove(Operation *op, FusionKind kind, Role role,
     return (role == Role::Full || role == Role::Shifted) && !candidate.isRow &&
            !candidate.hasStencil && !candidate.hasProduct &&
            candidate.pieces * countPieces(op) <= loom::kMostPieces;
-  // A product reads its matrix by vectors, as wide as all reads and writes of its columns allow.
+  // A product reads its matrix in vectors as wide as all accesses to its columns allow.
   if (candidate.hasProduct && !keepsVectors(op))
     return false;
   if (role == Role::Windowed && isa<loom::WindowOp>(op))
@@ -365,7 +365,7 @@ bool GroupFormer::joinReduce(Operation *op, Role role, Candidate &candidate) {
   return true;
 }
 
-/// True for sums of which an operand is a reduction of rows.
+/// True for sums with a reduction of rows as an operand.
 static bool isSumOfReductions(Operation *op) {
   return isa<loom::AddOp>(op) && llvm::any_of(op->getOperands(), [](Value operand) {
            Operation *from = operand.getDefiningOp();
@@ -383,7 +383,7 @@ bool GroupFormer::join(Operation *op, FusionKind kind, Candidate &candidate) {
   switch (kind) {
   case FusionKind::Elementwise: {
     bool isElsewhere = role == Role::Mapped || role == Role::Shifted;
-    // The rest of a long sum of rows' results is another kernel's, with the reductions it is of.
+    // The rest of a long sum of row reductions goes to another kernel, with its reductions.
     if (role == Role::RowScalar && candidate.reductions == kMaxReductions && isSumOfReductions(op))
       return false;
     if ((isElsewhere && candidate.isRow) ||
@@ -430,8 +430,8 @@ bool GroupFormer::join(Operation *op, FusionKind kind, Candidate &candidate) {
   return true;
 }
 
-/// A move of what lies in memory is part of all kernels that read it, if each can read elsewhere
-/// instead. Otherwise it is an address, if it can be, or a copy.
+/// A move of a value in memory becomes part of all kernels that read it, if each can read the
+/// source instead. Otherwise it is an address, if possible, or a copy.
 void GroupFormer::visitMove(Operation *op, FusionKind kind) {
   auto keep = [&] {
     auto slice = dyn_cast<loom::SliceOp>(op);
@@ -452,8 +452,8 @@ void GroupFormer::visitMove(Operation *op, FusionKind kind) {
     join(op, kind, *candidate);
 }
 
-/// The one tensor that an operation reads, but for generated ones: null if there is none, nothing
-/// if there are several.
+/// The only tensor that an operation reads, apart from generated ones: null if there is none,
+/// nullopt if there are several.
 static std::optional<Value> findOnlyTensor(Operation *op) {
   Value only;
   for (Value operand : op->getOperands()) {
@@ -472,8 +472,8 @@ static bool isInMemory(Operation *from) {
          llvm::is_contained({FusionKind::Opaque, FusionKind::Reduce}, getFusionKind(from));
 }
 
-/// True for elementwise operations of one tensor in memory that is no larger than their result:
-/// computing them again costs a kernel no more than reading what another has computed.
+/// True for elementwise operations on one tensor in memory that is no larger than their result:
+/// computing them again costs a kernel no more than reading their result.
 static bool isFreeToRepeat(Operation *op, int depth = 2) {
   if (getFusionKind(op) != FusionKind::Elementwise || !isCheap(op) || depth == 0)
     return false;
@@ -487,9 +487,9 @@ static bool isFreeToRepeat(Operation *op, int depth = 2) {
 
 static bool staysInMemory(Value value, Operation *reader);
 
-/// The same in a training step, whose backward part reads what the forward part has computed: also
-/// of no tensor, as masks of labels are, and of what several kernels read. What no cache holds is
-/// cheaper to compute at some cost than to write and read.
+/// The same for a training step, whose backward part reads what the forward part has computed: also
+/// true without a tensor, such as for masks of labels, and for values that several kernels read.
+/// Results larger than caches are worth recomputing at a moderate cost.
 static bool isFreeInTraining(Operation *op) {
   constexpr int64_t kUncached = 64 << 20, kModerateCycles = 12;
   if (getFusionKind(op) != FusionKind::Elementwise)
@@ -502,12 +502,12 @@ static bool isFreeInTraining(Operation *op) {
   return !*only || (loom::getByteSize(only->getType()) <= bytes && staysInMemory(*only, op));
 }
 
-/// True for values that lie in memory whatever becomes of `reader`, one of those that read them.
+/// True for values that are in memory whatever becomes of `reader`, one of their readers.
 static bool staysInMemory(Value value, Operation *reader) {
   Operation *from = value.getDefiningOp();
   if (isInMemory(from))
     return true;
-  // What several kernels read, or what is repeated in them in turn.
+  // A value that several kernels read is in memory or repeated in them.
   if (getFusionKind(from) != FusionKind::Elementwise)
     return false;
   return llvm::any_of(from->getUsers(), [&](Operation *user) { return user != reader; }) ||
@@ -541,8 +541,8 @@ void GroupFormer::visit(Operation *op) {
     kind = FusionKind::Opaque;
   if (kind == FusionKind::Generator)
     return visitGenerator(op);
-  // A sum over parts of a batch takes the place of what it adds; in the kernel that reads it, all
-  // parts would have to wait for it in memory.
+  // A sum over parts of a batch overwrites its operand; in the kernel that reads it, all parts
+  // would have to stay in memory until then.
   if (op->hasAttr(loom::kAccumulates))
     return startGroup(op, kind);
   if (isMove(op))

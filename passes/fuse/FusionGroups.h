@@ -12,8 +12,8 @@
 
 namespace gridloom {
 
-/// The kind of an operation for fusion. What loops the kernel gets that it ends up in is another
-/// question, which code generation answers (plan::Skeleton).
+/// The kind of an operation for fusion. Which loops its kernel gets is decided later, by code
+/// generation (plan::Skeleton).
 enum class FusionKind {
   Boundary,    // not part of any kernel: weights, tables, views in memory, communication
   Generator,   // repeated in every kernel that reads it: broadcasts, splats, index arithmetic
@@ -31,18 +31,18 @@ enum class FusionKind {
 
 FusionKind getFusionKind(mlir::Operation *op);
 
-/// The operations of one kernel. `root` gives its output; `others`, in front of it, give more. An
-/// operation can be in several groups only if it is a Generator, moves elements that lie in memory,
-/// or costs no more than reading its result would.
+/// The operations of one kernel. `root` computes its last output; `others`, which come before it,
+/// compute more. An operation can be in several groups only if it is a Generator, moves elements
+/// that are in memory, or costs no more than reading its result would.
 struct FusionGroup {
   mlir::Operation *root;
   llvm::SmallVector<mlir::Operation *, 0> others;
   llvm::SmallSetVector<mlir::Operation *, 8> ops;
 };
 
-/// Groups all operations of `block` that compute, in the order of their roots. Operations nobody
-/// reads are in no group. Contractions are kernels, which what follows them joins, where
-/// `hasProducts` holds, else on their own.
+/// Groups all operations of `block` that compute, in the order of their roots. Unused operations
+/// are in no group. Contractions are kernels; with `hasProducts` operations after them can join,
+/// else they are on their own.
 std::vector<FusionGroup> formFusionGroups(mlir::Block &block, bool hasProducts = false);
 
 } // namespace gridloom

@@ -1,4 +1,4 @@
-//===- NormalizeViews.cpp - moves views out of fusion's way ---------------===//
+//===- NormalizeViews.cpp - move views out of fusion's way ----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -28,13 +28,13 @@ SmallVector<int64_t> withoutUnits(ArrayRef<int64_t> shape) {
   return llvm::filter_to_vector(shape, [](int64_t size) { return size != 1; });
 }
 
-/// True when two shapes differ in unit dimensions only.
+/// True if two shapes differ in unit dimensions only.
 bool differInUnits(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
   return withoutUnits(a) == withoutUnits(b);
 }
 
-/// For each dimension of `from`, the one it is in `to`, which differs in unit dimensions only; -1
-/// for unit dimensions.
+/// For each dimension of `from` its place in `to`, which differs in unit dimensions only; -1 for
+/// unit dimensions.
 SmallVector<int64_t> mapDims(ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
   SmallVector<int64_t> map;
   int64_t next = 0;
@@ -50,7 +50,7 @@ SmallVector<int64_t> mapDims(ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
   return map;
 }
 
-/// A splat seen through any change of shape or order is a splat.
+/// Any view of a splat is a splat.
 struct SplatOfView : OpTraitRewritePattern<OpTrait::OneResult> {
   using OpTraitRewritePattern::OpTraitRewritePattern;
 
@@ -67,8 +67,7 @@ struct SplatOfView : OpTraitRewritePattern<OpTrait::OneResult> {
   }
 };
 
-/// A broadcast has no unit dimensions that it repeats: dropping them is a reshape, which costs
-/// nothing.
+/// Drops unit dimensions that a broadcast repeats by a reshape, which costs nothing.
 struct SqueezeBroadcast : OpRewritePattern<loom::BroadcastOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -89,7 +88,7 @@ struct SqueezeBroadcast : OpRewritePattern<loom::BroadcastOp> {
   }
 };
 
-/// A broadcast to the same shape, of a broadcast, or that only adds unit dimensions.
+/// Removes broadcasts to the same shape, of broadcasts, and those that only add unit dimensions.
 struct MergeBroadcast : OpRewritePattern<loom::BroadcastOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -112,7 +111,7 @@ struct MergeBroadcast : OpRewritePattern<loom::BroadcastOp> {
   }
 };
 
-/// A transpose that keeps the order of all dimensions but those of one element.
+/// A transpose that moves only dimensions of one element is a reshape.
 struct TransposeOfUnits : OpRewritePattern<loom::TransposeOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -127,7 +126,7 @@ struct TransposeOfUnits : OpRewritePattern<loom::TransposeOp> {
   }
 };
 
-/// Unit dimensions added to or taken from a broadcast or an iota are its own.
+/// Merges unit dimensions that are added or removed into the broadcast or iota before them.
 struct ReshapeOfGenerator : OpRewritePattern<loom::ReshapeOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -161,7 +160,7 @@ struct ReshapeOfGenerator : OpRewritePattern<loom::ReshapeOp> {
   }
 };
 
-/// Moves a reshape that stands between two operations of a kernel above the first.
+/// Moves a reshape between two operations of a kernel before the first.
 struct HoistReshape : OpRewritePattern<loom::ReshapeOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -186,7 +185,7 @@ struct HoistReshape : OpRewritePattern<loom::ReshapeOp> {
     if (auto softmax = dyn_cast<loom::SoftmaxOp>(moved))
       softmax.setDim(to.size() - 1);
     rewriter.replaceOp(op, moved);
-    // While it is there, what it reads has two readers, and the reshape would wait a whole round.
+    // Otherwise its operands would have two readers, and the reshape would wait for the next round.
     rewriter.eraseOp(producer);
     return success();
   }
@@ -199,14 +198,14 @@ struct HoistReshape : OpRewritePattern<loom::ReshapeOp> {
   }
 };
 
-/// A conversion of numbers into wider ones, which costs readers less than what it would write.
+/// Whether a conversion widens floats: readers convert at less cost than writing the result.
 bool isWidening(loom::ConvertOp op) {
   Type from = getElementTypeOrSelf(op.getInput()), to = getElementTypeOrSelf(op.getOutput());
   return isa<FloatType>(from) && isa<FloatType>(to) &&
          from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth();
 }
 
-/// Widened values that are then repeated or cut are converted by their readers.
+/// Lets readers convert widened values that are repeated or sliced afterwards.
 struct MoveOfConvert : OpTraitRewritePattern<OpTrait::OneResult> {
   using OpTraitRewritePattern::OpTraitRewritePattern;
 
@@ -225,8 +224,8 @@ struct MoveOfConvert : OpTraitRewritePattern<OpTrait::OneResult> {
   }
 };
 
-/// A reshape of a slice is a slice of a reshape, if it cuts the dimension into whole parts: then
-/// the slice stands where its readers are.
+/// A reshape of a slice becomes a slice of a reshape, if that cuts the dimension into whole parts:
+/// then the slice is next to its readers.
 struct ReshapeOfSlice : OpRewritePattern<loom::ReshapeOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -256,7 +255,7 @@ struct ReshapeOfSlice : OpRewritePattern<loom::ReshapeOp> {
     return success();
   }
 
-  /// The dimension of which a slice without gaps leaves something out, if it is only one.
+  /// The only dimension that a slice without gaps shortens; nullopt if there are several.
   static std::optional<size_t> findOnlyCut(ArrayRef<int64_t> whole, ArrayRef<int64_t> part,
                                            ArrayRef<int64_t> strides) {
     std::optional<size_t> cut;
@@ -269,7 +268,7 @@ struct ReshapeOfSlice : OpRewritePattern<loom::ReshapeOp> {
     return cut;
   }
 
-  /// The first of the dimensions in `to` that dimension `dim` of `from` becomes; none where it
+  /// The first of the dimensions of `to` that dimension `dim` of `from` becomes; nullopt if it
   /// merges with others.
   static std::optional<size_t> findMajor(ArrayRef<int64_t> from, size_t dim, ArrayRef<int64_t> to) {
     int64_t before = 1, size = 1;
@@ -284,7 +283,7 @@ struct ReshapeOfSlice : OpRewritePattern<loom::ReshapeOp> {
     }
     for (size_t j = i; j < to.size() && size < from[dim]; ++j)
       size *= to[j];
-    // A dimension of one element is itself.
+    // A dimension of one element stays itself.
     bool isFound = i < to.size() && size == from[dim] && (from[dim] > 1 || to[i] == 1);
     return isFound ? std::optional(i) : std::nullopt;
   }

@@ -11,13 +11,13 @@ using namespace mlir;
 
 namespace gridloom {
 
-/// The kernel without its name and locations.
+/// A key: the kernel without its name and locations.
 static std::string getKey(plan::KernelOp kernel) {
   std::string key;
   llvm::raw_string_ostream stream(key);
   for (BlockArgument argument : kernel.getBody().getArguments())
     stream << ' ' << argument.getType();
-  // Values print as numbers in order; within one body that is structure.
+  // Values print as numbers in order, so within one body equal text means equal structure.
   for (Operation &op : kernel.getBody().front())
     op.print(stream, OpPrintingFlags().useLocalScope().elideLargeElementsAttrs(1 << 30));
   return key;
@@ -31,14 +31,14 @@ KernelOutliner::KernelOutliner(ModuleOp module) : module(module) {
     kernels.try_emplace(getKey(kernel), kernel);
 }
 
-/// True for the broadcast of a vector along the last dimension: a bias, or a scale.
+/// True if a value is a broadcast of a vector along the last dimension: a bias, or a scale.
 static bool isVectorBroadcast(Value value) {
   auto broadcast = value.getDefiningOp<loom::BroadcastOp>();
   return broadcast && broadcast.getDims().size() == 1 &&
          static_cast<int64_t>(broadcast.getDims()[0]) + 1 == broadcast.getType().getRank();
 }
 
-/// A name from what the kernel does: its first four operations that compute.
+/// A name from the kernel's operations that compute, up to four of them.
 static std::string getReadableName(ArrayRef<Operation *> ops) {
   SmallVector<StringRef> words;
   for (Operation *op : ops) {
@@ -52,14 +52,14 @@ static std::string getReadableName(ArrayRef<Operation *> ops) {
   }
   if (words.empty())
     words.push_back(ops.back()->getName().stripDialect());
-  // The last operations describe a kernel best.
+  // The first three and the last describe a kernel best.
   if (words.size() > 4)
     words.erase(words.begin() + 3, words.end() - 1);
   return "k_" + llvm::join(words, "_");
 }
 
-/// The group's operations in the order a reader of the root needs them: the same for equal kernels,
-/// wherever their operations stood.
+/// The group's operations in the order in which the root needs them, which is the same for equal
+/// kernels wherever their operations were.
 static void orderOps(Operation *op, const FusionGroup &group, llvm::SetVector<Operation *> &order) {
   if (order.contains(op))
     return;
@@ -77,7 +77,7 @@ plan::KernelOp KernelOutliner::getOrCreate(OwningOpRef<plan::KernelOp> kernel, S
   for (unsigned number = 0; symbol.empty() || !symbols.insert(symbol).second; ++number)
     symbol = (name + "_" + Twine(number)).str();
   kernel->setSymName(symbol);
-  // The body is all that decides it; what is scheduled, placed and emitted later reads it there.
+  // Recorded once here: scheduling, allocation and code generation read it from the kernel.
   kernel->recordInPlace();
   module.push_back(kernel.release());
   return it->second;
@@ -101,7 +101,7 @@ void KernelOutliner::outline(const FusionGroup &group) {
   SmallVector<Location> locs;
   builder.setInsertionPointToEnd(&body);
   for (Operation *op : order) {
-    // A lane's kernel, which is alone, has a memory for each operand, be two of them one value.
+    // A lane's kernel, which is alone, takes each operand separately, even if two are one value.
     bool isLane = loom::isLaneOp(op);
     for (Value operand : op->getOperands())
       if (isLane || !map.contains(operand)) {
@@ -125,7 +125,7 @@ void KernelOutliner::outline(const FusionGroup &group) {
   builder.setInsertionPoint(group.root);
   auto call = plan::CallOp::create(builder, builder.getFusedLoc(locs), TypeRange(results),
                                    symbol.getSymName(), inputs);
-  // Groups that repeat a root are outlined already or keep reading the original.
+  // Groups that repeat a root are already outlined, or keep reading the original.
   for (auto [result, output] : llvm::zip_equal(results, call.getOutputs()))
     result.replaceAllUsesWith(output);
 }

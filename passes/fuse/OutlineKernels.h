@@ -13,14 +13,14 @@
 
 namespace gridloom {
 
-/// Makes kernels of groups. Equal bodies become one plan.kernel, placed at the module's end.
+/// Makes kernels of groups. Equal bodies become one plan.kernel, at the module's end.
 class KernelOutliner {
 public:
   /// Existing kernels of the module are reused as well.
   explicit KernelOutliner(mlir::ModuleOp module);
 
-  /// Puts a plan.call where the group's root stands and lets its readers read the call. The group's
-  /// operations stay; those nobody reads any more are for the caller to erase.
+  /// Inserts a plan.call at the group's root, which its readers then read. The group's operations
+  /// stay; the caller has to erase those that are no longer used.
   void outline(const FusionGroup &group);
 
 private:

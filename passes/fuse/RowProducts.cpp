@@ -10,8 +10,8 @@
 using namespace mlir;
 using namespace gridloom;
 
-/// True where a value is not in memory as such: the library would see through to what it is made
-/// of, a kernel's reader would have to have it written first.
+/// True if a value is not in memory as it is: the library would read its source by strides, a
+/// kernel would need it written first.
 static bool isView(Value value) {
   while (auto reshape = value.getDefiningOp<loom::ReshapeOp>())
     value = reshape.getInput();
@@ -19,7 +19,7 @@ static bool isView(Value value) {
   return isa_and_nonnull<loom::TransposeOp, loom::BroadcastOp>(op);
 }
 
-/// True for slices that the library reads where they are, while a kernel's reader needs a copy.
+/// True for slices that the library reads in place, while a kernel would need a copy.
 static bool isStridedSlice(Value value) {
   while (auto reshape = value.getDefiningOp<loom::ReshapeOp>())
     value = reshape.getInput();
@@ -46,8 +46,8 @@ bool gridloom::isRowProduct(loom::DotGeneralOp dot) {
   return !isPadded && rows >= 1 && rows <= loom::kMaxProductRows && columns > 1 && depth > 1;
 }
 
-/// The dimension that a broadcast adds to those of its input, which stay in order and as long as
-/// they are; none where it does something else.
+/// The only dimension that a broadcast adds to those of its input, which keep their order and
+/// sizes; nullopt for other broadcasts.
 static std::optional<int64_t> findRepeated(loom::BroadcastOp broadcast) {
   ArrayRef<int64_t> from = broadcast.getInput().getType().getShape(),
                     to = broadcast.getType().getShape(), dims = broadcast.getDims();
@@ -63,8 +63,7 @@ static std::optional<int64_t> findRepeated(loom::BroadcastOp broadcast) {
 }
 
 namespace {
-/// The repetition in `value`: dimension `dim` of `source`, seen as `shape`, `times` times as one
-/// dimension.
+/// A repetition: dimension `dim` of `source`, seen as `shape`, is repeated `times` times.
 struct Repeats {
   Value source;
   SmallVector<int64_t> shape;
@@ -72,7 +71,7 @@ struct Repeats {
 };
 } // namespace
 
-/// The repeats of [.., 1, ..] or [.., ..] as [.., times, ..].
+/// Matches a broadcast of [.., 1, ..] or [.., ..] to [.., times, ..].
 static std::optional<Repeats> matchRepeatedWhole(loom::BroadcastOp broadcast) {
   SmallVector<int64_t> shape(broadcast.getType().getShape());
   SmallVector<bool> isKept(shape.size(), false);
@@ -95,7 +94,7 @@ static std::optional<Repeats> matchRepeatedWhole(loom::BroadcastOp broadcast) {
   return repeats;
 }
 
-/// As matchRepeatedWhole, or the repeats of [.., n, ..] as [.., n * times, ..].
+/// As matchRepeatedWhole, or a repetition of [.., n, ..] as [.., n * times, ..].
 static std::optional<Repeats> matchRepeats(Value value) {
   if (auto broadcast = value.getDefiningOp<loom::BroadcastOp>())
     return matchRepeatedWhole(broadcast);
@@ -105,7 +104,7 @@ static std::optional<Repeats> matchRepeats(Value value) {
   std::optional<int64_t> repeated = broadcast ? findRepeated(broadcast) : std::nullopt;
   if (!repeated || *repeated == 0)
     return std::nullopt;
-  // The repeated dimension and the one before it are one.
+  // The reshape has to merge the repeated dimension with the one before it.
   SmallVector<int64_t> merged(broadcast.getType().getShape());
   int64_t times = merged[*repeated], dim = *repeated - 1;
   merged[dim] *= times;
@@ -121,7 +120,7 @@ loom::DotGeneralOp gridloom::mergeRepeats(loom::DotGeneralOp dot) {
   SmallVector<int64_t> free = dot.getLhsFreeDims();
   if (!repeats || free.size() != 1 || dot.getLhsBatch().empty())
     return dot;
-  // Heads that share their matrix become rows of one product: the rows follow the batch.
+  // Heads that share their matrix become rows of one product: the rows must follow the batch.
   int64_t times = repeats->times, heads = dot.getLhsBatch().back();
   SmallVector<int64_t> left(dot.getLhs().getType().getShape());
   if (dot.getRhsBatch().back() != repeats->dim || free[0] != heads + 1 ||

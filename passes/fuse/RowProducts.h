@@ -10,14 +10,14 @@
 
 namespace gridloom {
 
-/// Whether `dot` is the product of a few rows and matrices, one row at least and
-/// loom::kMaxProductRows at most, whose operands lie in memory as they are read: reading the
-/// matrices is what it costs, and a kernel that does so also does what follows.
+/// Whether `dot` is a product of matrices and a few rows, from 1 to loom::kMaxProductRows, whose
+/// operands are in memory as they are read. Its cost is that of reading the matrices, and a kernel
+/// that does so can also compute what follows.
 bool isRowProduct(loom::DotGeneralOp dot);
 
 /// If matrices are repeated for the rows of several batches, as keys are for the queries of a group
-/// of heads: the product of all these rows and the matrix, if they are loom::kMaxProductRows at
-/// most. Else `dot` itself.
+/// of heads: the product of all these rows and the matrix, if there are at most
+/// loom::kMaxProductRows. Else `dot` itself.
 loom::DotGeneralOp mergeRepeats(loom::DotGeneralOp dot);
 
 } // namespace gridloom

@@ -20,7 +20,7 @@ static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(valu
 //===----------------------------------------------------------------------===//
 
 void cutReductions(Block &block) {
-  constexpr int64_t kLeast = 16; // rows, and elements of a row
+  constexpr int64_t kLeast = 16; // fewest rows, and elements of a row
   for (auto reduce : llvm::make_early_inc_range(block.getOps<loom::ReduceOp>())) {
     RankedTensorType type = typeOf(reduce.getInput());
     int64_t rank = type.getRank();
@@ -48,7 +48,7 @@ void cutReductions(Block &block) {
 // Sums with scatters
 //===----------------------------------------------------------------------===//
 
-/// The scatter that adds into zeros and that nothing but `sum` reads; null if it is none.
+/// The scatter that adds into zeros, if `value` is one and has no other reader; else null.
 static loom::ScatterOp matchScatterIntoZeros(Value value) {
   auto scatter = value.getDefiningOp<loom::ScatterOp>();
   if (!scatter || !scatter->hasOneUse() || scatter.getReduction() != dist::ReductionKind::Sum)
@@ -79,7 +79,7 @@ void scatterIntoSums(Block &block) {
 // Updates of states
 //===----------------------------------------------------------------------===//
 
-/// True for groups that compute each element of their result on its own.
+/// True for groups that compute each element of their result independently.
 static bool isElementwise(const FusionGroup &group) {
   bool computes = false;
   for (Operation *op : group.ops) {
@@ -91,7 +91,7 @@ static bool isElementwise(const FusionGroup &group) {
   return computes;
 }
 
-/// Tensors of the group's shape that it reads, and its result.
+/// Adds the tensors of the group's shape that it reads, and its result.
 static void collectTensors(const FusionGroup &group, llvm::SmallSetVector<Value, 8> &tensors) {
   ArrayRef<int64_t> shape = typeOf(group.root->getResult(0)).getShape();
   tensors.insert(group.root->getResult(0));
@@ -107,7 +107,7 @@ namespace {
 struct Cluster {
   SmallVector<size_t> members; // updates, in the order of their roots
   SmallVector<size_t> feeders;
-  llvm::SmallSetVector<Value, 8> tensors; // of one shape, which they read or give
+  llvm::SmallSetVector<Value, 8> tensors; // of one shape, read or computed by the members
 
   void add(const FusionGroup &group) { collectTensors(group, tensors); }
   bool contains(size_t index) const {
@@ -125,13 +125,13 @@ public:
   void run();
 
 private:
-  /// True when `user` is in groups, and in none that `isReader` does not hold for: what is repeated
-  /// is in several.
+  /// True if `user` is in groups, and `isReader` holds for all of them; a repeated operation is in
+  /// several.
   bool isReadOnlyBy(Operation *user, llvm::function_ref<bool(size_t)> isReader) const {
     auto found = owners.find(user);
     return found != owners.end() && llvm::all_of(found->second, isReader);
   }
-  /// True when only groups of the cluster read the result.
+  /// True if only groups of the cluster read the result.
   bool isReadOnlyIn(const Cluster &cluster, const FusionGroup &group) const {
     return llvm::all_of(group.root->getUsers(), [&](Operation *user) {
       return isReadOnlyBy(user, [&](size_t reader) { return cluster.contains(reader); });
@@ -145,16 +145,16 @@ private:
   Block &block;
   std::vector<FusionGroup> &groups;
   std::vector<Cluster> clusters;
-  /// The groups that an operation is in.
+  /// The groups that contain an operation.
   llvm::DenseMap<Operation *, SmallVector<size_t, 2>> owners;
-  /// Groups that are updates, with their shape.
+  /// Groups that are updates, with their shapes.
   llvm::DenseMap<size_t, ArrayRef<int64_t>> updates;
 };
 
 } // namespace
 
-/// True when nothing but the function's caller, as the next value of a state, and other updates of
-/// its shape read the result.
+/// True if the result is only returned as the next value of a state, or read by other updates of
+/// its shape.
 bool UpdateJoiner::isUpdate(const FusionGroup &group) const {
   auto function = cast<func::FuncOp>(block.getParentOp());
   ArrayRef<int64_t> shape = typeOf(group.root->getResult(0)).getShape();
@@ -169,7 +169,7 @@ bool UpdateJoiner::isUpdate(const FusionGroup &group) const {
          });
 }
 
-/// Makes one cluster of an update and those that share a tensor with it.
+/// Adds an update to a cluster, merging all clusters that share a tensor with it.
 void UpdateJoiner::addTo(size_t index) {
   ArrayRef<int64_t> shape = typeOf(groups[index].root->getResult(0)).getShape();
   Cluster joined;
@@ -190,7 +190,7 @@ void UpdateJoiner::addTo(size_t index) {
   clusters.push_back(std::move(joined));
 }
 
-/// Adds groups that only this cluster reads. Those before them may then be such groups as well.
+/// Adds groups that only this cluster reads; groups that feed these may then qualify, too.
 void UpdateJoiner::addFeeders(Cluster &cluster) {
   ArrayRef<int64_t> shape = typeOf(groups[cluster.members.front()].root->getResult(0)).getShape();
   for (size_t index = cluster.members.back(); index-- > 0;) {
@@ -203,8 +203,8 @@ void UpdateJoiner::addFeeders(Cluster &cluster) {
   }
 }
 
-/// The kernel's outputs are what others read: an update that only others of the cluster read, such
-/// as a moment before it is kept or not, stays in registers.
+/// The kernel's outputs are the updates with other readers: an update that only the cluster reads,
+/// such as a moment before the choice to keep it, stays in registers.
 FusionGroup UpdateJoiner::join(const Cluster &cluster) const {
   FusionGroup joined{groups[cluster.members.back()].root, {}, {}};
   for (size_t index : ArrayRef(cluster.members).drop_back())

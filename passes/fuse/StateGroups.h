@@ -10,18 +10,18 @@
 
 namespace gridloom {
 
-/// Joins groups that compute next values of states of one shape, element by element, from tensors
-/// that they share, with the groups that only they read. A step of an optimizer is then one kernel,
-/// which reads gradient, parameter and moments once and writes over the latter. What such groups
-/// compute lies in the states' memory, so joining them keeps nothing alive for longer.
+/// Joins groups that compute next values of states of one shape, element by element and from shared
+/// tensors, with the groups that only they read. A step of an optimizer is then one kernel, which
+/// reads gradient, parameter and moments once and overwrites the latter. The results of such groups
+/// are in the states' memory, so joining them keeps nothing alive for longer.
 void joinStateUpdates(mlir::Block &block, std::vector<FusionGroup> &groups);
 
-/// Has a scatter that adds into zeros add into what its result is added to: of a gradient that is
-/// the sum of a table's rows and of a product, it then touches the rows alone.
+/// Replaces a scatter into zeros that is added to a tensor by a scatter into that tensor. If a
+/// gradient is the sum of a table's rows and of a product, this touches only the rows.
 void scatterIntoSums(mlir::Block &block);
 
-/// Makes sums, products and extrema of all elements those of rows, then of the rows' results:
-/// kernels reduce rows in parallel, and compute what they reduce on the way.
+/// Splits sums, products and extrema over all elements into a reduction of rows and one of its
+/// results: kernels reduce rows in parallel, and compute the elements on the way.
 void cutReductions(mlir::Block &block);
 
 } // namespace gridloom

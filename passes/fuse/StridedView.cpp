@@ -30,7 +30,7 @@ std::optional<SmallVector<int64_t>>
 reshapeStrides(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides, ArrayRef<int64_t> newShape) {
   if (llvm::is_contained(shape, 0))
     return std::nullopt;
-  // Unit dimensions take no part.
+  // Unit dimensions do not matter.
   SmallVector<std::pair<int64_t, int64_t>> old;
   for (auto [size, stride] : llvm::zip_equal(shape, strides))
     if (size != 1)
@@ -43,7 +43,7 @@ reshapeStrides(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides, ArrayRef<int6
       ++j;
       continue;
     }
-    // The least runs of old and new dimensions with equally many elements.
+    // The shortest runs of old and new dimensions with the same number of elements.
     size_t iEnd = i + 1, jEnd = j + 1;
     int64_t oldSize = old[i].first, newSize = newShape[j];
     while (oldSize != newSize) {
@@ -109,21 +109,21 @@ bool isInMemory(Value value) {
   return !isa_and_nonnull<loom::KernelBodyInterface>(value.getDefiningOp()) || !value.hasOneUse();
 }
 
-/// The value that `op` only shows in another order or size, with its scalar factor; null when op
-/// computes something.
+/// The operand of `op` if that only reorders, resizes or scales it, with the scalar factor; null if
+/// `op` computes something else.
 static std::pair<Value, double> stepThrough(Operation *op) {
   if (isa<loom::TransposeOp, loom::ReshapeOp, loom::BroadcastOp>(op))
     return {op->getOperand(0), 1};
   if (isa<loom::SliceOp>(op) && isReadWhole(op->getOperand(0)))
     return {op->getOperand(0), 1};
-  // A product that others read as well exists anyway.
+  // A scaled value that others read as well exists anyway.
   if (op->hasOneUse())
     if (auto scale = matchScale(op); scale && std::isfinite(scale->second))
       return *scale;
   return {Value(), 1};
 }
 
-/// Strides of op's result, given those of its input; moves `offset` to its first element.
+/// Strides of op's result, given those of its input; moves `offset` to the result's first element.
 static std::optional<SmallVector<int64_t>> applyStep(Operation *op, ArrayRef<int64_t> strides,
                                                      int64_t &offset) {
   if (auto transpose = dyn_cast<loom::TransposeOp>(op))
@@ -147,7 +147,7 @@ static std::optional<SmallVector<int64_t>> applyStep(Operation *op, ArrayRef<int
   return result;
 }
 
-/// True for what a step computes: it is in the arena.
+/// True for values that a step computes, which are in the arena.
 static bool isComputed(Value value) {
   Operation *op = value.getDefiningOp();
   while (isa_and_nonnull<loom::ReshapeOp>(op))
@@ -155,7 +155,7 @@ static bool isComputed(Value value) {
   return op && !isa<loom::GetWeightOp, loom::ConstantOp, dist::AxisIndexOp>(op);
 }
 
-/// Whether libraries and kernels read `base` from an element on as fast as from the first.
+/// Whether libraries and kernels read `base` from that element on as fast as from the first.
 static bool isAligned(Value base, int64_t offset) {
   constexpr int64_t bytes = 16;
   auto type = cast<RankedTensorType>(base.getType());
@@ -202,7 +202,7 @@ Value makeViewBase(OpBuilder &builder, Value base, int64_t offset) {
 bool isMemoryView(loom::SliceOp slice) {
   SmallVector<int64_t> strides = loom::getRowMajorStrides(getShape(slice.getInput()));
   int64_t offset = 0;
-  bool isRun = true; // one element of each dimension so far
+  bool isRun = true; // the leading dimensions so far have one element each
   for (auto [start, step, stride, size, part] :
        llvm::zip_equal(slice.getStarts(), slice.getStrides(), strides, getShape(slice.getInput()),
                        slice.getType().getShape())) {
@@ -211,7 +211,7 @@ bool isMemoryView(loom::SliceOp slice) {
     isRun &= part == 1;
     offset += start * stride;
   }
-  // A prologue has kernels only.
+  // Prologues have kernels only.
   return slice->getParentOfType<func::FuncOp>() && isComputed(slice.getInput()) &&
          isAligned(slice.getInput(), offset);
 }

@@ -36,7 +36,7 @@ LogicalResult verifyKernel(plan::KernelOp kernel) {
   return success();
 }
 
-/// One past the farthest element that strides reach.
+/// One past the farthest element that the strides reach.
 int64_t getExtent(ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides) {
   int64_t last = 0;
   for (auto [size, stride] : llvm::zip_equal(sizes, strides))

@@ -1,4 +1,4 @@
-//===- AssignLayouts.cpp - gives every weight a physical layout -----------===//
+//===- AssignLayouts.cpp - give every weight a layout ---------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -34,7 +34,7 @@ struct AssignLayouts : impl::AssignLayoutsBase<AssignLayouts> {
   void runOnOperation() override {
     llvm::MapVector<std::pair<Attribute, Attribute>, Reads> weights;
     getOperation().walk([&](loom::GetWeightOp op) {
-      // The prologue reads its sources as they are in the file.
+      // Prologues read their sources as they are in the file.
       if (op->getParentOfType<loom::DerivedOp>())
         return setLayout(op, 0);
       Reads &reads = weights[{op.getNameAttr(), op.getShardingAttr()}];

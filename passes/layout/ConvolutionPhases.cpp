@@ -13,21 +13,21 @@ namespace gridloom {
 
 using loom::computeProduct;
 
-/// More phases than this are not worth a convolution and a pass over the result each.
+/// With more phases, a convolution and a pass over the result for each would take longer.
 static constexpr int64_t kMaxPhases = 16;
 
 static RankedTensorType getType(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 namespace {
 
-/// What a phase is along one spatial dimension.
+/// A phase along one spatial dimension.
 struct PhaseDim {
   int64_t first, step;      // of its positions in the result
-  int64_t positions;        // how many
+  int64_t positions;        // their number
   int64_t tap;              // the first element of the window it reads; every step-th follows
-  int64_t taps;             // how many
-  int64_t start, low, high; // input elements taken off in front; zeros around
-  int64_t limit;            // the end of what is left of the input
+  int64_t taps;             // their number
+  int64_t start, low, high; // input elements skipped in front; zeros added around
+  int64_t limit;            // the end of the input elements that are read
 };
 
 struct PhaseBuilder {
@@ -56,7 +56,7 @@ PhaseDim PhaseBuilder::describe(int64_t dim, int64_t first) {
   phase.tap = ((low - first) % step + step) % step;
   phase.taps = phase.tap < window ? (window - phase.tap + step - 1) / step : 0;
   int64_t base = (first + phase.tap - low) / step;
-  // One past the last element read, of those that follow the input's first.
+  // One past the last element read, relative to the input's first.
   int64_t end = phase.positions + base + phase.taps - 1;
   phase.low = std::max<int64_t>(0, -base);
   phase.start = std::max<int64_t>(0, base);
@@ -76,7 +76,7 @@ Value PhaseBuilder::slice(Value value, ArrayRef<int64_t> starts, ArrayRef<int64_
                                limits, steps);
 }
 
-/// The phase's result, or null where it reads zeros only.
+/// The phase's result; null if it reads zeros only.
 Value PhaseBuilder::convolve(ArrayRef<PhaseDim> phase) {
   RankedTensorType input = getType(op.getInput()), weight = getType(op.getWeight());
   SmallVector<int64_t> shape{input.getDimSize(0), weight.getDimSize(0)}, low, high, strides, ones;
@@ -102,7 +102,7 @@ Value PhaseBuilder::convolve(ArrayRef<PhaseDim> phase) {
                                      ones, op.getDilations(), op.getGroups(), op.getTf32());
 }
 
-/// The result with the phase's elements in their places and zeros in all others.
+/// Puts the phase's elements in their places of the result, with zeros everywhere else.
 Value PhaseBuilder::spread(Value value, ArrayRef<PhaseDim> phase) {
   SmallVector<int64_t> low(2, 0), high(2, 0), interior(2, 0);
   for (auto [i, dim] : llvm::enumerate(phase)) {

@@ -10,12 +10,12 @@
 
 namespace gridloom {
 
-/// Computes a convolution of an input with zeros between its elements, as transposed convolutions
-/// and the gradients of strided ones are, without multiplying the zeros. With s - 1 zeros between
-/// elements, every s-th element of the result reads the same elements of the window: each of these
-/// phases is a convolution of the input as it is with a part of the window (Shi et al. 2016, "Is
-/// the deconvolution layer the same as a convolutional layer?"). Returns the result, [N, O,
-/// positions...], or null where nothing is gained or a dilated dimension has a stride or a dilated
+/// Computes a convolution of an input with zeros between its elements, as in transposed
+/// convolutions and gradients of strided ones, without multiplying the zeros. With s - 1 zeros
+/// between elements, every s-th element of the result reads the same elements of the window: each
+/// of these phases is a convolution of the original input with a part of the window (Shi et al.
+/// 2016, "Is the deconvolution layer the same as a convolutional layer?"). Returns the result, [N,
+/// O, positions...], or null if nothing is gained or a dilated dimension has a stride or a dilated
 /// window.
 mlir::Value splitIntoPhases(loom::ConvolutionOp op, mlir::OpBuilder &builder);
 

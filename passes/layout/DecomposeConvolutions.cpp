@@ -19,7 +19,7 @@ struct DecomposeConvolutions : impl::DecomposeConvolutionsBase<DecomposeConvolut
   using DecomposeConvolutionsBase::DecomposeConvolutionsBase;
 
   void runOnOperation() override {
-    if (!keepLibrary) // on GPUs more launches take longer than zeros
+    if (!keepLibrary) // on GPUs more launches take longer than multiplying zeros
       splitDilated();
     auto library = keepLibrary   ? loom::ConvolutionLibrary::All
                    : keepForward ? loom::ConvolutionLibrary::Forward
@@ -36,7 +36,7 @@ struct DecomposeConvolutions : impl::DecomposeConvolutionsBase<DecomposeConvolut
     });
   }
 
-  /// Convolutions of inputs with zeros between elements become several without.
+  /// Replaces convolutions of inputs with zeros between elements by several without.
   void splitDilated() {
     SmallVector<loom::ConvolutionOp> convolutions;
     getOperation().walk([&](loom::ConvolutionOp op) { convolutions.push_back(op); });

@@ -13,19 +13,19 @@
 namespace gridloom {
 
 struct LayoutOptions {
-  /// Rows of matmul weights whose length in elements is a multiple of this are padded; 0 pads none.
+  /// Pads rows of matmul weights whose length in elements is a multiple of this; 0 pads none.
   int64_t padMultiple = 256;
   /// Elements after each padded row.
   int64_t padElements = 16;
-  /// The target has a library of convolutions: they stay whole.
+  /// The target has a library for convolutions: they stay whole.
   bool convolutionLibrary = false;
-  /// It has one of f32 convolutions, which are no gradients: these stay whole, but in training
-  /// steps.
+  /// The target has one for f32 convolutions that are no gradients: these stay whole, except in
+  /// training steps.
   bool forwardConvolutions = false;
-  /// Products of one left operand and several weights become one.
+  /// Merges products of one left operand with several weights.
   bool mergeMatmuls = false;
-  /// Weights that products sum over the last dimension of are stored with that first, which the
-  /// target's library reads faster.
+  /// Stores weights that products sum over the last dimension of with that dimension first, which
+  /// the target's library reads faster.
   bool turnWeights = false;
 };
 

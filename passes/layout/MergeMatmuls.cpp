@@ -21,15 +21,15 @@ namespace gridloom {
 
 namespace {
 
-/// Products of other left operands that may stand between two of a group: enough for the scores
-/// between query, key and value. Of what stands further apart, the one result would take memory for
-/// as long as its last part is needed.
+/// Products of other left operands that may come between two of a group: enough for the scores
+/// between query, key and value. If products are further apart, the merged result would take memory
+/// until its last part is used.
 constexpr int kMaxBetween = 2;
 
-/// A weight as the program reads it: shards of one tensor differ.
+/// A weight as the program reads it: different shards of one tensor are different weights.
 using WeightKey = std::pair<StringAttr, Attribute>;
 
-/// One of the products of a group, with a bias per column where it has one.
+/// A product of a group, with its bias per column if it has one.
 struct Part {
   loom::DotGeneralOp dot;
   loom::GetWeightOp weight, bias;
@@ -48,7 +48,7 @@ WeightKey getKey(loom::GetWeightOp op) {
   return {op.getNameAttr().getAttr(), op.getShardingAttr()};
 }
 
-/// The weights that are joined, in order, and the dimension; equal groups share one joined weight.
+/// The weights that are joined, in order, and the dimension; equal groups share a joined weight.
 ArrayAttr getSignature(Group &group) {
   MLIRContext *context = group.front().dot.getContext();
   SmallVector<Attribute> list{Builder(context).getI64IntegerAttr(group.front().getColumnDim())};
@@ -61,7 +61,7 @@ ArrayAttr getSignature(Group &group) {
   return ArrayAttr::get(context, list);
 }
 
-/// The first weight of a group, or its first bias; null: it has none.
+/// The first weight of a group, or its first bias; null if it has none.
 loom::GetWeightOp getSource(Group &group, bool ofBias) {
   for (Part &part : group)
     if (loom::GetWeightOp op = ofBias ? part.bias : part.weight)
@@ -80,8 +80,8 @@ ArrayRef<StringAttr> getAxes(loom::GetWeightOp op, int64_t dim) {
   return sharding ? sharding.getAxes() : ArrayRef<StringAttr>();
 }
 
-/// True when every reader of `value` can read columns of a wider tensor instead: products and
-/// kernels do, what needs a tensor of its own does not.
+/// Whether every reader of `value` can read columns of a wider tensor instead, as products and
+/// kernels can.
 bool isReadInPlace(Value value) {
   return !value.use_empty() && llvm::all_of(value.getUsers(), [&](Operation *user) {
     if (isa<loom::DotGeneralOp>(user))
@@ -137,7 +137,7 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
 
   RankedTensorType getGlobalType(StringAttr name) { return getWholeType(symbols->lookup(name)); }
 
-  /// The number of shards of dimension `dim` of a weight; 0 unless all have one size.
+  /// The number of shards of dimension `dim` of a weight; 0 unless all have the same size.
   int64_t countShards(loom::GetWeightOp op, int64_t dim) {
     if (op.getShardingAttr() && !isa<dist::ShardingAttr>(op.getShardingAttr()))
       return 0;
@@ -148,7 +148,7 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
     return op.getType().getDimSize(dim) * shards == whole ? shards : 0;
   }
 
-  /// A bias per column that alone reads the product.
+  /// Matches a bias per column that is the product's only reader.
   void matchBias(Part &part) {
     Value result = part.dot.getOutput();
     auto add = result.hasOneUse() ? dyn_cast<loom::AddOp>(*result.getUsers().begin()) : nullptr;
@@ -175,7 +175,7 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
         !dot.getRhsBatch().empty() || dot.getRhsContract().size() != 1 ||
         dot.getType().getNumElements() == 0)
       return std::nullopt;
-    // A part that begins between multiples of 16 bytes is read slowly.
+    // Reading a part that does not start at a multiple of 16 bytes is slow.
     constexpr int64_t alignmentBits = 128;
     part.shards = countShards(part.weight, part.getColumnDim());
     if (part.shards == 0 ||
@@ -219,8 +219,8 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
     }
   }
 
-  /// Leaves groups whose weights nothing else reads: else memory would hold them twice. Other
-  /// specialisations and stages of the program must join the same.
+  /// Keeps only groups whose weights nothing else reads; others would be in memory twice. Other
+  /// specialisations and stages of the program must join the same weights.
   void keepWholeWeights(std::vector<Group> &groups) {
     llvm::erase_if(groups, [](Group &group) { return group.size() < 2; });
     for (bool changed = true; changed;) {
@@ -228,7 +228,7 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
       for (auto [i, group] : llvm::enumerate(groups))
         for (Part &part : group)
           groupOf[part.dot] = i;
-      llvm::DenseMap<WeightKey, ArrayAttr> readers; // what it is joined to
+      llvm::DenseMap<WeightKey, ArrayAttr> readers; // what each weight is joined to
       llvm::DenseSet<WeightKey> apart;
       getOperation().walk([&](loom::GetWeightOp op) {
         if (op->getParentOfType<loom::DerivedOp>())
@@ -296,7 +296,7 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
     }
   }
 
-  /// The columns of all weights, or their biases, of a group, one after another on each device.
+  /// The columns of all weights, or biases, of a group, one after another on each device.
   Value getJoined(OpBuilder &builder, Location loc, Group &group, bool ofBias) {
     int64_t dim = ofBias ? 0 : group.front().getColumnDim();
     loom::GetWeightOp op = getSource(group, ofBias);
@@ -307,7 +307,7 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
     auto type = RankedTensorType::get(shape, op.getType().getElementType());
     auto sharding = dyn_cast_or_null<dist::ShardingAttr>(op.getShardingAttr());
     if (sharding && !sharding.getDims().empty()) {
-      // Cuts are where they were, whatever the granules: a shard has all parts.
+      // Ignores granules: shards are equal, and each has a shard of all parts.
       SmallVector<dist::DimShardingAttr> dims(sharding.getDims());
       dims[dim] = dist::DimShardingAttr::get(op.getContext(), dims[dim].getAxes(), false, 1);
       sharding = dist::ShardingAttr::get(op.getContext(), sharding.getMesh(), dims,
@@ -320,8 +320,8 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
                                      loom::LayoutAttr());
   }
 
-  /// The derived tensor that joins the whole weights, cut into shards first: each device's part of
-  /// the result has its part of each.
+  /// The derived tensor that joins the whole weights, cut into shards first, so that each device's
+  /// part of the result has its part of each.
   StringAttr derive(Group &group, bool ofBias, RankedTensorType local, int64_t dim) {
     OpBuilder builder(&getContext());
     loom::GetWeightOp source = getSource(group, ofBias);
@@ -350,7 +350,7 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
     return name;
   }
 
-  /// The whole weight or bias of a part, as a prologue reads it; zeros for a bias that is not.
+  /// The whole weight or bias of a part, as a prologue reads it; zeros for a missing bias.
   Value read(OpBuilder &builder, Part &part, bool ofBias, Type element) {
     loom::GetWeightOp op = ofBias ? part.bias : part.weight;
     if (!op) {
@@ -373,7 +373,7 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
                                    RankedTensorType::get(shape, type.getElementType()), value);
   }
 
-  /// "layer.0.{query,key,value}.weight" of names that differ between two dots.
+  /// "layer.0.{query,key,value}.weight", for names that differ between two dots.
   static std::string getName(Group &group, bool ofBias) {
     SmallVector<StringRef> names;
     for (Part &part : group)
@@ -408,7 +408,7 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
 
   llvm::DenseMap<std::pair<Attribute, int>, StringAttr> joined;
   SymbolTable *symbols = nullptr;  ///< the module's, while the pass runs
-  Operation *lastWeight = nullptr; ///< behind which joined weights go
+  Operation *lastWeight = nullptr; ///< joined weights are inserted behind it
 };
 
 } // namespace

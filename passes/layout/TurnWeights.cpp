@@ -15,10 +15,10 @@ namespace gridloom {
 
 namespace {
 
-/// With one or two rows a product reads its weight once, so the order does not matter.
+/// With one or two rows a product is bound by reading its weight once, whatever its order.
 constexpr int64_t kFewestRows = 3;
 
-/// The products that read a weight, each with its shard.
+/// The products that read a weight, each with the shard it reads.
 struct Reads {
   SmallVector<std::pair<loom::DotGeneralOp, loom::GetWeightOp>> products;
   int64_t mostRows = 0;
@@ -33,8 +33,8 @@ bool dropsUnits(loom::ReshapeOp reshape) {
          llvm::all_of(from.drop_back(2), [](int64_t size) { return size == 1; });
 }
 
-/// Adds the products that read `value`, [N, K] of `weight`, along K; false where something else
-/// reads it.
+/// Adds the products that read `value`, [N, K] of `weight`, along K; false if something else reads
+/// it.
 bool collectProducts(loom::GetWeightOp weight, Value value, Reads &reads) {
   auto type = cast<RankedTensorType>(value.getType());
   for (OpOperand &use : value.getUses()) {
@@ -61,7 +61,7 @@ bool collectProducts(loom::GetWeightOp weight, Value value, Reads &reads) {
 
 struct TurnWeights : impl::TurnWeightsBase<TurnWeights> {
   void runOnOperation() override {
-    // By name: a weight of which one shard stays would be in memory twice.
+    // By name: if one shard stayed as it is, the weight would be in memory twice.
     llvm::MapVector<StringAttr, Reads> weights;
     getOperation().walk([&](loom::GetWeightOp op) {
       if (op->getParentOfType<loom::DerivedOp>())
@@ -77,7 +77,7 @@ struct TurnWeights : impl::TurnWeightsBase<TurnWeights> {
     eraseUnusedWeights(getOperation());
   }
 
-  /// None, or one by dimensions of which the leading ones, of one element, are whole.
+  /// Whether there is no sharding, or one in which all but the last two dimensions are whole.
   static bool hasPlainSharding(loom::GetWeightOp op) {
     if (op.getType().getRank() < 2 || !op.getShardingAttr())
       return op.getType().getRank() >= 2;
@@ -109,7 +109,7 @@ struct TurnWeights : impl::TurnWeightsBase<TurnWeights> {
     }
   }
 
-  /// The whole weight as a derived tensor [K, N].
+  /// Declares the whole weight as a derived tensor [K, N].
   StringAttr derive(Operation *source, SymbolTable &symbols) {
     OpBuilder builder(&getContext());
     Location loc = source->getLoc();

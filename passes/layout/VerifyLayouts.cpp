@@ -29,7 +29,7 @@ LogicalResult verifyOrder(loom::GetWeightOp op) {
   return success();
 }
 
-/// Kernels read dense tensors; only a matrix multiplication takes a row stride.
+/// Kernels read dense tensors; only matrix multiplications take a row stride.
 LogicalResult verifyPaddedUses(loom::GetWeightOp op) {
   if (op.getLayoutAttr().getPad() == 0)
     return success();
@@ -41,7 +41,7 @@ LogicalResult verifyPaddedUses(loom::GetWeightOp op) {
   return success();
 }
 
-/// All but weights is dense and row-major: nothing says otherwise.
+/// All but weights must be dense and row-major, without a layout or encoding.
 LogicalResult verifyDense(Operation *op) {
   if (isa<loom::GetWeightOp>(op))
     return success();

@@ -1,4 +1,4 @@
-//===- InsertReshards.cpp - where values move between shardings -------------===//
+//===- InsertReshards.cpp - reshard values where needed ---------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -29,7 +29,7 @@ public:
   LogicalResult run();
 
 private:
-  /// A sharding in which a value is there.
+  /// A sharding in which a value exists.
   struct Version {
     Sharding sharding;
     Value value;
@@ -64,7 +64,7 @@ struct InsertReshardsPass : public gridloom::impl::InsertReshardsBase<InsertResh
 };
 } // namespace
 
-/// Why `user` needs a value resharded.
+/// Describes why `user` needs a value resharded.
 static std::string describeNeed(const std::string &user, const Sharding &from, const Sharding &to,
                                 const Mesh &mesh) {
   if (!from.unreduced.empty() && to.unreduced.empty()) {
@@ -85,7 +85,7 @@ static std::string describeNeed(const std::string &user, const Sharding &from, c
   return text;
 }
 
-/// Adds a version of the value, made of one that is there.
+/// Adds a version of the value, resharded from an existing one.
 Value Inserter::addReshard(Value value, const Version &source, const Sharding &to, Location loc,
                            Operation *before, IntegerAttr stage, const std::string &cause) {
   builder.setInsertionPoint(before);
@@ -98,7 +98,7 @@ Value Inserter::addReshard(Value value, const Version &source, const Sharding &t
   return reshard.getOutput();
 }
 
-/// Brings a value to where all its readers take it from.
+/// Reshards a result once, for all its readers.
 void Inserter::keep(OpResult value, const Sharding &kept) {
   Operation *op = value.getOwner();
   Version made = versions[value].front();
@@ -111,8 +111,8 @@ FailureOr<Value> Inserter::request(Value value, const Sharding &sharding, Operat
                                    Twine why) {
   SmallVector<Version, 2> &available = versions[value];
   auto type = cast<RankedTensorType>(value.getType());
-  // A reshard belongs to the producer's stage: its group is one stage's devices. Inputs are there
-  // in all stages.
+  // A reshard belongs to the producer's stage: its group consists of one stage's devices. Inputs
+  // exist in all stages.
   Operation *producer = value.getDefiningOp();
   IntegerAttr stage = getStageAttr(producer ? producer : user);
   // The cheapest version to start from; one that is right costs nothing. Values flow to later
@@ -141,14 +141,14 @@ FailureOr<Value> Inserter::request(Value value, const Sharding &sharding, Operat
   if (isThere)
     return source->value;
   Location loc = producer ? producer->getLoc() : user->getLoc();
-  // A value that goes from an input straight to an output has no node; it takes the input's name.
+  // A value passed from an input straight to an output has no node; it takes the input's name.
   if (auto argument = dyn_cast<BlockArgument>(value); argument && isa<func::ReturnOp>(user))
     if (auto name = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName))
       loc = NameLoc::get(name);
   std::string name = isa<func::ReturnOp>(user)
                          ? why.str() + ", made by '" + loom::getNodeName(loc) + "',"
                          : "'" + loom::getNodeName(user->getLoc()) + "'";
-  Version from = *source; // adding one moves them
+  Version from = *source; // adding a version moves them
   return addReshard(value, from, sharding, loc, user, stage,
                     describeNeed(name, from.sharding, sharding, mesh));
 }
@@ -169,7 +169,7 @@ LogicalResult Inserter::insert(Operation *op) {
       return failure();
     operand.set(*value);
   }
-  op->removeAttr(kStorage); // what is read is as it is stored
+  op->removeAttr(kStorage); // a weight is read as it is stored
   for (OpResult result : op->getResults()) {
     const Sharding &made = shardings[op->getNumOperands() + result.getResultNumber()];
     std::optional<Sharding> kept = findKept(result, made, mesh);
@@ -195,7 +195,7 @@ LogicalResult Inserter::insert(func::ReturnOp op) {
   return success();
 }
 
-/// A state is given and left as it is stored.
+/// A state comes and goes as it is stored.
 void Inserter::takeStorage(BlockArgument argument) {
   ShardingAttr storage = getStorage(argument);
   if (!storage)

@@ -15,8 +15,8 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
-/// What the value's readers need that differs from each other, in program order; nullopt if one of
-/// them does not say.
+/// The distinct shardings that the value's readers need, in program order; nullopt if a reader does
+/// not say what it needs.
 static std::optional<SmallVector<Sharding>> findNeeds(OpResult value, const Mesh &mesh) {
   SmallVector<Sharding> needs;
   for (OpOperand *use : loom::listUses(value)) {
@@ -45,8 +45,8 @@ static std::optional<SmallVector<Sharding>> findNeeds(OpResult value, const Mesh
   return needs;
 }
 
-/// The time to have the value in each of the shardings, one after the other, each from the one
-/// there is from which it takes least; infinite where one cannot be had.
+/// The time to reshard the value to each of the shardings in turn, each from the nearest one it
+/// already has; infinite if one cannot be reached.
 static double getSeconds(Sharding made, ArrayRef<Sharding> wanted, RankedTensorType type,
                          const Mesh &mesh) {
   SmallVector<Sharding> there = {std::move(made)};
@@ -77,7 +77,7 @@ std::optional<Sharding> gridloom::findKept(OpResult value, const Sharding &made,
     return std::nullopt;
   SmallVector<Sharding> through = {kept};
   llvm::append_range(through, *needs);
-  // What only rounding tells apart is equal.
+  // Differences due to rounding do not count.
   constexpr double rounding = 1 - 1e-9;
   if (getSeconds(made, through, type, mesh) < rounding * getSeconds(made, *needs, type, mesh))
     return kept;

@@ -12,10 +12,10 @@
 
 namespace gridloom {
 
-/// The sharding that the program declares of an operation's result, if it takes less time to bring
-/// the result there first and to each of its readers from there than to bring it to each reader
-/// from wherever it is by then. `made` is how the operation makes it. Readers need it as their
-/// `dist.splits` say, none of which has been resharded yet.
+/// The sharding that the program declares of an operation's result, if resharding the result to it
+/// once and from there for each reader takes less time than resharding it for each reader from any
+/// sharding it already has. `made` is the sharding in which the operation makes it. Readers need it
+/// as their `dist.splits` say; none of them has been resharded yet.
 std::optional<dist::Sharding> findKept(mlir::OpResult value, const dist::Sharding &made,
                                        const dist::Mesh &mesh);
 

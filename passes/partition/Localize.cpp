@@ -21,7 +21,7 @@ namespace gridloom {
 } // namespace gridloom
 
 namespace {
-/// Makes the local function that replaces one.
+/// Makes the local function that replaces a global one.
 class Localizer {
 public:
   Localizer(func::FuncOp func, const Mesh &mesh)
@@ -32,7 +32,7 @@ private:
   /// Makes the function that replaces this one; `block` is its body.
   void createLocalFunction();
   LogicalResult localize(Operation *op);
-  /// Takes over what is on shards already.
+  /// Copies operations that already work on shards.
   void localize(OnShardsOp op);
   void maskOperands(Operation *op, const ShardingRule &rule, const FactorSplits &splits,
                     MutableArrayRef<Value> operands);
@@ -74,7 +74,7 @@ void Localizer::createLocalFunction() {
   local->setDiscardableAttrs(func->getDiscardableAttrDictionary());
   local.setArgAttrsAttr(func.getArgAttrsAttr());
   local.setResAttrsAttr(func.getResAttrsAttr());
-  // The global type, which cannot be derived from a padded shard.
+  // The global type, since a padded shard does not determine it.
   for (auto [i, type] : llvm::enumerate(func.getArgumentTypes()))
     local.setArgAttr(i, loom::kGlobalType, TypeAttr::get(type));
   for (auto [i, type] : llvm::enumerate(func.getResultTypes()))
@@ -83,7 +83,7 @@ void Localizer::createLocalFunction() {
   locals.map(func.getArguments(), block->getArguments());
 }
 
-/// Why an operation's own partition communicates.
+/// Describes why an operation's own partition communicates.
 static std::string describePart(Operation *user, Operation *part) {
   std::string axes, node = "'" + loom::getNodeName(user->getLoc()) + "'";
   if (auto list = part->getAttrOfType<ArrayAttr>("axes"))
@@ -96,8 +96,8 @@ static std::string describePart(Operation *user, Operation *part) {
   return node + " reads the shards of all devices of " + axes;
 }
 
-/// Padding is poison to a reduction: replaces it by what does not count. Weights are padded with
-/// zeros when they are loaded, which a contraction may read as they are.
+/// Padding must not enter a reduction: replaces it by the reduction's neutral element. Weights are
+/// padded with zeros when they are loaded, which a contraction can read as they are.
 void Localizer::maskOperands(Operation *op, const ShardingRule &rule, const FactorSplits &splits,
                              MutableArrayRef<Value> operands) {
   if (!rule.readsPadding)
@@ -150,7 +150,7 @@ LogicalResult Localizer::localize(Operation *op) {
   SmallVector<Type> types;
   for (OpResult result : op->getResults())
     types.push_back(getLocalType(result.getType(), getSharding(result)));
-  op->removeAttr(kSplits); // what is local is not split
+  op->removeAttr(kSplits); // local operations are not split
   SmallVector<Value> results = ruled.partition(builder, operands, types, splits->factors.axes);
   for (Operation &part :
        llvm::make_range(mark ? std::next(Block::iterator(mark)) : block->begin(), block->end())) {

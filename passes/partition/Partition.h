@@ -18,7 +18,7 @@ namespace gridloom {
 #define GEN_PASS_REGISTRATION
 #include "passes/partition/Passes.h.inc"
 
-/// The stage of an operation; 0 where none was assigned.
+/// The stage of an operation; 0 if it has none.
 inline mlir::IntegerAttr getStageAttr(mlir::Operation *op) {
   auto stage = op->getAttrOfType<mlir::IntegerAttr>(dist::kStage);
   return stage ? stage : mlir::IntegerAttr::get(mlir::IntegerType::get(op->getContext(), 64), 0);

@@ -8,11 +8,11 @@
 #include "mlir/Pass/PassManager.h"
 
 void gridloom::addPartitionPasses(mlir::OpPassManager &pm) {
-  // One function still holds all stages: a value that crosses stages is resharded as any other.
+  // One function still holds all stages: values that cross stages are resharded like others.
   pm.addPass(createInsertReshards());
   pm.addPass(createLowerReshards());
   pm.addPass(createLocalize());
-  // On local shapes, so that sends and receives are of the bytes that travel.
+  // On local shapes, so that sends and receives have the sizes that are transferred.
   pm.addPass(createSplitStages());
   pm.addPass(createVerifyPartitioned());
 }

@@ -13,7 +13,7 @@ using namespace gridloom::reshard;
 
 using MeshAxes = ArrayRef<dist::Mesh::Axis>;
 
-/// In a second: times are integers of them.
+/// Per second: times are integers of picoseconds.
 static constexpr double kPicoseconds = 1e12;
 
 /// Axes of one device do nothing and are left out.
@@ -22,7 +22,7 @@ static SmallVector<dist::Mesh::Axis> getAxes(const dist::Mesh &mesh) {
       mesh.getAxes(), [](const dist::Mesh::Axis &axis) { return axis.size > 1; }));
 }
 
-/// The tensor's sharding by positions of axes.
+/// Converts a sharding to numbers of axes.
 static State getState(const dist::Sharding &sharding, RankedTensorType global,
                       const dist::Mesh &mesh, MeshAxes meshAxes) {
   auto find = [&](StringAttr name) -> int {
@@ -103,14 +103,14 @@ bool Moves::isOnTrack(const State &state, size_t dim) const {
          state.dims[dim].local == getWantedLocal(dim, have.size());
 }
 
-/// The number of leading axes that match, including the size of their parts.
+/// The number of leading axes that match the goal's, with parts of the same size.
 size_t Moves::getCommonAxes(const State &state, size_t dim) const {
   const State::Dim &have = state.dims[dim];
   ArrayRef<uint8_t> want = goal.dims[dim].axes;
   size_t common = 0;
   while (common < have.axes.size() && common < want.size() && have.axes[common] == want[common])
     ++common;
-  // Parts over fewer axes are what these parts make when they are joined.
+  // Joining parts gives the goal's parts over fewer axes only if their sizes match.
   while (common > 0 && have.local * getParts(ArrayRef(have.axes).drop_front(common)) !=
                            getWantedLocal(dim, common))
     --common;
@@ -159,8 +159,8 @@ bool Moves::isImpossible() const {
 // Single moves
 //===----------------------------------------------------------------------===//
 
-/// Splits the dimension over more axes. A whole one is padded to what is wanted of it if the axes
-/// are the first it wants, else to equal parts.
+/// Splits the dimension over more axes; false if that does not come out even. A whole dimension is
+/// padded to the goal's size if these are the goal's first axes, else to equal parts.
 bool Moves::cutDim(State &state, size_t dim, ArrayRef<uint8_t> axes, int64_t &padTo) const {
   State::Dim &target = state.dims[dim];
   int64_t parts = getParts(axes);
@@ -180,7 +180,7 @@ bool Moves::cutDim(State &state, size_t dim, ArrayRef<uint8_t> axes, int64_t &pa
   return true;
 }
 
-/// Joins the parts down to the first `keep` axes; padding of a whole dimension is cut off.
+/// Joins the parts down to the first `keep` axes; trims the padding of a whole dimension.
 void Moves::joinDim(State &state, size_t dim, size_t keep, int64_t &trimTo) const {
   State::Dim &target = state.dims[dim];
   target.local *= getParts(ArrayRef(target.axes).drop_front(keep));
@@ -240,7 +240,7 @@ std::optional<Move> Moves::exchange(const State &state, size_t source, size_t co
             state};
   if (!cutDim(move.after, target, axes, move.padTo))
     return std::nullopt;
-  // Before what is joined is trimmed.
+  // The cost before the joined dimension is trimmed.
   move.cost = getCost(cluster::Collective::AllToAll, getBytes(move.after) * getParts(axes), axes);
   joinDim(move.after, source, state.dims[source].axes.size() - count, move.trimTo);
   return move;
@@ -250,7 +250,7 @@ std::optional<Move> Moves::exchange(const State &state, size_t source, size_t co
 // Possible moves
 //===----------------------------------------------------------------------===//
 
-/// The next axes a dimension wants, as far as they are in the mask.
+/// The next axes that a dimension wants, up to the first that is not in the mask.
 static ArrayRef<uint8_t> getNextAxes(ArrayRef<uint8_t> have, ArrayRef<uint8_t> want,
                                      AxisMask mask) {
   ArrayRef<uint8_t> next = want.drop_front(have.size());
@@ -260,8 +260,8 @@ static ArrayRef<uint8_t> getNextAxes(ArrayRef<uint8_t> have, ArrayRef<uint8_t> w
   return next.take_front(count);
 }
 
-/// A cut over axes the tensor is replicated on, where it is wanted: costs nothing and makes all
-/// that follows cheaper.
+/// A slice that the goal asks for, over axes on which the tensor is replicated: it is free and
+/// makes all later moves cheaper.
 std::optional<Move> Moves::slice(const State &state) const {
   AxisMask free = ~getUsed(state) & ~micro;
   for (size_t dim = 0; dim < sizes.size(); ++dim) {
@@ -276,7 +276,7 @@ std::optional<Move> Moves::slice(const State &state) const {
   return std::nullopt;
 }
 
-/// reduce_scatters into dimensions that want pending axes next, the most axes first.
+/// Adds reduce_scatters into dimensions that want pending axes next, those of most axes first.
 void Moves::collectScatters(const State &state, std::vector<Move> &moves) const {
   for (size_t dim = 0; dim < sizes.size(); ++dim) {
     if (!isOnTrack(state, dim))
@@ -313,7 +313,7 @@ void Moves::collect(const State &state, std::vector<Move> &moves) const {
   collectPermutes(state, moves);
 }
 
-/// A lower bound of the cost of reducing and gathering: no padding, all free slices taken.
+/// A lower bound on reducing and gathering: assumes no padding, and all free slices taken.
 Cost Moves::getBound(const State &state) const {
   int64_t whole = elementBytes, wanted = elementBytes, split = 1, free = 1, pending = 1;
   AxisMask used = getUsed(state);
@@ -345,7 +345,7 @@ Cost Moves::getBound(const State &state) const {
 // Permutes
 //===----------------------------------------------------------------------===//
 
-/// The dimension's axes in other orders, and the first wanted ones that make as many parts.
+/// The dimension's axes in other orders, and leading axes of the goal that make as many parts.
 static SmallVector<Axes> getAlternatives(const State::Dim &have, const State::Dim &want,
                                          llvm::function_ref<bool(size_t)> fits) {
   SmallVector<Axes> lists = {have.axes};
@@ -415,8 +415,8 @@ std::optional<Move> Moves::permute(const State &state, const State &after) const
   return move;
 }
 
-/// Per member of the group, row-major over the axes, the member that holds what it needs: itself
-/// where it can, else one of those that are not asked by themselves.
+/// For each member of the group, row-major over the axes, the member that holds what it needs:
+/// itself if possible, else one that nobody takes from yet.
 SmallVector<int64_t> Moves::getPermutation(const State &before, const State &after,
                                            ArrayRef<uint8_t> axes) const {
   int64_t size = getParts(axes);
@@ -449,7 +449,7 @@ SmallVector<int64_t> Moves::getPermutation(const State &before, const State &aft
 }
 
 //===----------------------------------------------------------------------===//
-// Ways that need no search
+// Fixed sequences, without search
 //===----------------------------------------------------------------------===//
 
 std::vector<Move> Moves::gatherThenSlice() const {

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A* over shardings. The way that gathers and slices and the greedy one bound the search from
-// above, so that what is found is never worse than either, also when the search is cut short. To
-// save waiting, a way may send more bytes than another, but never more than the one that gathers.
+// A* over shardings. The sequence that gathers and slices, and the greedy one, are upper bounds, so
+// that the result is never worse than either, even if the search is cut short. A faster sequence
+// may send more bytes than another, but never more than the one that gathers.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/partition/ReshardSearch.h"
@@ -20,7 +20,7 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::reshard;
 
-/// Shardings looked at before the search is given up: far more than meshes of four axes need.
+/// The number of shardings after which the search stops: far more than meshes of four axes need.
 static constexpr size_t kMaxStates = 20'000;
 
 namespace {
@@ -46,7 +46,7 @@ public:
   std::optional<SmallVector<ReshardStep>> run();
 
 private:
-  using Entry = std::pair<Cost, int64_t>; ///< least cost through the node; the node
+  using Entry = std::pair<Cost, int64_t>; ///< lower bound of the cost through the node; the node
   struct IsDearer {
     bool operator()(const Entry &a, const Entry &b) const {
       return b.first < a.first || (!(a.first < b.first) && a.second < b.second);
@@ -67,7 +67,7 @@ private:
 };
 } // namespace
 
-/// Takes a way that needed no search, if it gets there for less.
+/// Takes a fixed sequence of moves if it reaches the goal for less.
 void Search::offer(std::vector<Move> way) {
   if (!moves.isDone(way.empty() ? moves.getStart() : way.back().after))
     return;

@@ -14,14 +14,14 @@
 
 namespace gridloom::reshard {
 
-/// Mesh axes of more than one device by their position among these: as a mesh has at most 2^20
-/// devices, 20 of them, and the axis of micro-batches.
+/// Mesh axes of more than one device, numbered from 0. A mesh has at most 2^20 devices, so at most
+/// 20 of them, and the axis of micro-batches.
 using Axes = llvm::SmallVector<uint8_t, 4>;
 using AxisMask = uint32_t;
 
 /// The distribution of a tensor over the devices. Part p of a dimension holds the elements from p *
-/// local on; elements beyond the global size are padding. Intermediate shardings are described by
-/// their local size; no granule may exist for them.
+/// local on; elements beyond the global size are padding. States have local sizes because
+/// intermediate shardings may have no granule.
 struct State {
   struct Dim {
     Axes axes;
@@ -35,8 +35,8 @@ struct State {
   }
 };
 
-/// The cost for a device, in integers, so that equal ways are equal in any order of their steps.
-/// Compared by time, then bytes, collectives, steps.
+/// The cost for a device, in integers, so that the order of steps does not change sums. Compared by
+/// time, then bytes, collectives, steps.
 struct Cost {
   int64_t time = 0;  ///< picoseconds
   int64_t bytes = 0; ///< sent, times the number of devices
@@ -51,7 +51,7 @@ struct Cost {
   }
 };
 
-/// A step with the state it leads to.
+/// A step and the state after it.
 struct Move {
   ReshardStep::Kind kind;
   Axes axes;
@@ -68,13 +68,13 @@ public:
 
   const State &getStart() const { return start; }
   bool isDone(const State &state) const { return state == goal; }
-  /// True when no way exists: one would communicate over the micro-batch axis.
+  /// True if no sequence of moves reaches the goal without communication over the micro-batch axis.
   bool isImpossible() const;
-  /// Everything that may come next; one free slice alone where there is one.
+  /// Lists all possible next moves; if there is a free slice, only that one.
   void collect(const State &state, std::vector<Move> &moves) const;
-  /// A cost no way from the state to the goal stays below.
+  /// A lower bound on the cost from the state to the goal.
   Cost getBound(const State &state) const;
-  /// Reduces everything, gathers every dimension that is not as wanted, slices.
+  /// Reduces everything, gathers every dimension that differs from the goal, slices.
   std::vector<Move> gatherThenSlice() const;
   /// Takes at each step the first kind of move that brings the goal nearer: slice, reduce_scatter,
   /// all_reduce, all_to_all, all_gather.
@@ -92,8 +92,8 @@ private:
   bool isOnTrack(const State &state, size_t dim) const;
   size_t getCommonAxes(const State &state, size_t dim) const;
   int64_t getBytes(const State &state) const;
-  /// The cost of a collective over the axes, where a device's operand or result has so many bytes,
-  /// whichever is larger.
+  /// The cost of a collective over the axes; `bytes` is the larger of a device's operand and
+  /// result.
   Cost getCost(cluster::Collective kind, int64_t bytes, llvm::ArrayRef<uint8_t> along) const;
 
   std::optional<Move> cut(ReshardStep::Kind kind, const State &state, size_t dim,
@@ -117,13 +117,13 @@ private:
   int64_t elementBytes, numDevices = 1;
   AxisMask micro = 0;
   State start, goal;
-  /// Of any collective: the shortest start and step, and the least time for a byte.
+  /// Lower bounds for any collective: the shortest start and step, and the least time per byte.
   int64_t leastStart = 0;
   double leastPerByte = 0; ///< picoseconds
 };
 
-/// The cheapest sequence of moves, or the best found when the search grows too large; none when
-/// there is no way.
+/// The cheapest sequence of moves, or the best found if the search grows too large; nullopt if
+/// there is none.
 std::optional<llvm::SmallVector<ReshardStep>> findSteps(const Moves &moves);
 
 } // namespace gridloom::reshard

@@ -40,7 +40,7 @@ static int64_t getCutDim(const ReshardStep &step) {
   return step.kind == ReshardStep::AllToAll ? step.splitDim : step.dim;
 }
 
-/// The type the collective itself makes of a padded operand.
+/// The collective's result type for a padded operand.
 static RankedTensorType getStepType(RankedTensorType type, const ReshardStep &step, int64_t parts) {
   switch (step.kind) {
   case ReshardStep::Slice:

@@ -14,19 +14,19 @@ namespace gridloom {
 struct ReshardStep {
   enum Kind { Slice, ReduceScatter, AllReduce, AllToAll, AllGather, Permute } kind;
   dist::AxisList axes;
-  int64_t dim = 0;      ///< sliced, scattered or gathered; the concatenated one of an all_to_all
+  int64_t dim = 0;      ///< sliced, scattered, gathered, or concatenated by an all_to_all
   int64_t splitDim = 0; ///< of an all_to_all
-  int64_t padTo = 0;    ///< size the dimension that is cut is padded to first; 0: as it is
-  int64_t trimTo = 0;   ///< size the dimension that is joined is trimmed to; 0: as it is
+  int64_t padTo = 0;    ///< size to which the dimension that is cut is padded first; 0: not padded
+  int64_t trimTo = 0;   ///< size to which the dimension that is joined is trimmed; 0: not trimmed
   llvm::SmallVector<int64_t> permutation = {}; ///< of a permute: whose value each member takes
 };
 
-/// The steps that turn `from` into `to` soonest, for a tensor of the global type. Free slices,
-/// reductions (straight into the dimension that wants the axes where one does), exchanges between
-/// dimensions, permutes and gathers are weighed against each other over all axes at once; the bytes
-/// are never more than those of reducing everything, gathering everything and slicing. On meshes
-/// too large to search it is the best found, that and a greedy way included. Fails when `to` asks
-/// for partial values `from` lacks, or a step would communicate over the micro-batch axis.
+/// The fastest steps from `from` to `to` for a tensor of type `global`. Weighs free slices,
+/// reductions (straight into a dimension that needs the axes), exchanges between dimensions,
+/// permutes and gathers over all axes at once. Never sends more bytes than reducing everything,
+/// gathering everything and slicing. On meshes too large to search, returns the best steps found,
+/// which may be those or a greedy choice. Fails if `to` has partial values that `from` lacks, or if
+/// a step would communicate over the micro-batch axis.
 mlir::FailureOr<llvm::SmallVector<ReshardStep>> planReshard(const dist::Sharding &from,
                                                             const dist::Sharding &to,
                                                             mlir::RankedTensorType global,
@@ -36,7 +36,7 @@ mlir::FailureOr<llvm::SmallVector<ReshardStep>> planReshard(const dist::Sharding
 dist::MoveCost getReshardCost(llvm::ArrayRef<ReshardStep> steps, mlir::RankedTensorType local,
                               const dist::Mesh &mesh);
 
-/// None for what does not communicate.
+/// The collective of a step; nullopt if it does not communicate.
 std::optional<cluster::Collective> getCollective(ReshardStep::Kind kind);
 
 /// The types of a device's tensor after each step, from `local` before the first.

@@ -23,7 +23,7 @@ namespace gridloom {
 static int64_t getStage(Operation *op) { return op->getAttrOfType<IntegerAttr>(kStage).getInt(); }
 
 namespace {
-/// A value one stage makes and another reads.
+/// A value that one stage makes and another reads.
 struct Transfer {
   Value value;
   int64_t from, to, channel;
@@ -78,7 +78,7 @@ struct SplitStagesPass : public gridloom::impl::SplitStagesBase<SplitStagesPass>
         return signalPassFailure();
   }
 
-  /// A body is in one stage as it is, under its own name.
+  /// Keeps a body, which is in one stage, as it is and under its own name.
   static void keepBody(func::FuncOp func, int64_t microbatches) {
     Attribute stage = func.front().getTerminator()->getAttr(kStage);
     for (Operation &op : func.front())
@@ -90,7 +90,7 @@ struct SplitStagesPass : public gridloom::impl::SplitStagesBase<SplitStagesPass>
 };
 } // namespace
 
-/// A state lies in one stage, which reads and writes it.
+/// Requires a state to be read and written in one stage.
 LogicalResult Splitter::checkStates() {
   Operation *terminator = func.front().getTerminator();
   for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
@@ -121,8 +121,8 @@ void Splitter::findTransfers(Value value, int64_t from) {
     transfers.push_back({value, from, reader, 0});
 }
 
-/// Sorts the operations of a function whose stages send both ways as they would end. Channels in
-/// that order agree with what the values are computed from.
+/// For a function whose stages send both ways: sorts operations in the order in which they would
+/// end. Channels numbered in that order agree with the data flow.
 void Splitter::orderByRun() {
   auto module = func->getParentOfType<ModuleOp>();
   for (Operation *op : runStages(func, Mesh::get(module), getStageAxes(module)))
@@ -140,8 +140,8 @@ void Splitter::findTransfers() {
   for (Operation &op : func.front().without_terminator())
     for (Value result : op.getResults())
       findTransfers(result, getStage(&op));
-  // In a model values flow to later stages only. With the transfers of earlier stages before those
-  // of later ones, all stages have theirs in one order, whatever the order of operations.
+  // In a model values flow to later stages only. With the transfers of earlier stages first, all
+  // stages have their transfers in one order, whatever the order of operations.
   if (!isStep)
     llvm::stable_sort(transfers,
                       [](const Transfer &a, const Transfer &b) { return a.from < b.from; });
@@ -149,7 +149,7 @@ void Splitter::findTransfers() {
     transfer.channel = static_cast<int64_t>(i);
 }
 
-/// The operations that read a value in another stage.
+/// Describes which operations read a value in another stage, as the cause of a transfer.
 static std::string describeReaders(const Transfer &transfer) {
   std::vector<std::string> names;
   auto users = llvm::to_vector(transfer.value.getUsers());
@@ -164,7 +164,7 @@ static std::string describeReaders(const Transfer &transfer) {
 }
 
 void Splitter::buildStage(int64_t stage) {
-  // The inputs this stage reads, the outputs it makes.
+  // The inputs that this stage reads, and the outputs that it makes.
   SmallVector<unsigned> inputs, outputs;
   Operation *terminator = func.front().getTerminator();
   for (BlockArgument argument : func.getArguments()) {
@@ -213,9 +213,9 @@ void Splitter::buildStage(int64_t stage) {
     addCause(recv, describeReaders(transfer));
     mapping.map(transfer.value, recv.getOutput());
   };
-  // All receives first, in channel order: the schedule lets each be waited for when it is needed.
-  // Where stages send both ways, each is before its first reader, so that none is waited for before
-  // all lower channels are sent.
+  // All receives come first, in channel order; the schedule waits for each when it is needed. If
+  // stages send both ways, each receive comes before its first reader, so that none is waited for
+  // before all lower channels are sent.
   bool isStep = loom::isTrainStep(func);
   for (const Transfer &transfer : transfers)
     if (transfer.to == stage && !isStep)

@@ -16,12 +16,12 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
-/// Between the ends of operations that take no time, in seconds: one comes after another.
+/// Seconds between the ends of operations that take no time, to keep them in order.
 static constexpr double kTick = 1e-12;
 
 namespace {
 
-/// Runs all stages; an event at a time, the earliest first.
+/// Simulates all stages, one event at a time, the earliest first.
 class StageRun {
 public:
   StageRun(func::FuncOp func, const Mesh &mesh, ArrayRef<StringAttr> stageAxes);
@@ -32,14 +32,14 @@ private:
     Operation *op;
     size_t stage;
     double seconds; // of the stage's time
-    double beside;  // of a collective, after which the result is there
+    double beside;  // of a collective, until its result is there
     unsigned numOpen = 0;
     double ready = 0, end = 0;
   };
   struct Stage {
     double isFree = 0;
-    std::set<std::pair<double, unsigned>> later; // by the time when operands are there
-    std::set<unsigned> now;                      // operands are there when it is free
+    std::set<std::pair<double, unsigned>> later; // by the time when their operands are there
+    std::set<unsigned> now;                      // operands are there when the stage is free
   };
 
   void start(unsigned index, double time);
@@ -73,7 +73,7 @@ StageRun::StageRun(func::FuncOp func, const Mesh &mesh, ArrayRef<StringAttr> sta
   }
 }
 
-/// When the stage can begin something; never, where nothing is ready.
+/// When the stage can begin its next operation; infinite if none is ready.
 double StageRun::getNextStart(Stage &stage) {
   if (!stage.now.empty())
     return stage.isFree;

@@ -14,11 +14,11 @@
 
 namespace gridloom {
 
-/// The operations of `func`, all of which have stages, in the order in which they end when all
-/// stages run them at once: each the first in program order whose operands are there, by estimated
-/// times. What another stage makes comes later by a transfer's time; collectives run beside the
-/// work. With the pieces of a batch in program order, forward and backward by turns, a stage works
-/// backward as soon as it can, and else forward on the next piece.
+/// The operations of `func`, all of which have stages, in the order in which they would end if all
+/// stages ran concurrently: each stage runs the first operation in program order whose operands are
+/// there, by estimated times. Values from another stage arrive a transfer's time later; collectives
+/// run beside the work. If forward and backward work of a batch's pieces alternates in the program,
+/// stages run backward work as soon as they can, else forward work on the next piece.
 std::vector<mlir::Operation *> runStages(mlir::func::FuncOp func, const dist::Mesh &mesh,
                                          llvm::ArrayRef<mlir::StringAttr> stageAxes);
 

@@ -47,7 +47,7 @@ static int64_t getFunctionStage(Operation *op) {
   return op->getParentOfType<func::FuncOp>()->getAttrOfType<IntegerAttr>(kStage).getInt();
 }
 
-/// An axis along which devices have copies of a weight, and which splits this one; null if none.
+/// An axis that splits a weight, though devices along it have copies of weights; null if none.
 static StringAttr findAxisOfCopies(loom::GetWeightOp weight, StringAttr stageAxis) {
   for (DimShardingAttr dim : cast<ShardingAttr>(*weight.getSharding()).getDims())
     for (StringAttr axis : dim.getAxes())
@@ -99,7 +99,7 @@ LogicalResult VerifyPartitionedPass::verifyFunction(func::FuncOp func) {
 }
 
 LogicalResult VerifyPartitionedPass::verifyTransfers() { // P-G2
-  // By entry and bound dimensions, which the stages of a specialisation share, and channel.
+  // By entry and bound dimensions, which the stages of a specialisation share, and by channel.
   using Key = std::pair<std::pair<Attribute, Attribute>, int64_t>;
   llvm::MapVector<Key, Ends> channels;
   auto keyOf = [](Operation *op, uint64_t channel) -> Key {
@@ -141,7 +141,7 @@ LogicalResult VerifyPartitionedPass::verifyTransfers() { // P-G2
   return success();
 }
 
-/// P-G6: a session of each stage keeps its own states.
+/// P-G6: each state is in one stage, whose session keeps it.
 LogicalResult VerifyPartitionedPass::verifyStates() {
   llvm::DenseMap<StringAttr, func::FuncOp> owners;
   for (auto func : getOperation().getOps<func::FuncOp>()) {

@@ -12,15 +12,15 @@
 
 namespace gridloom {
 
-/// On a plan.while: the most iterations it can have, where that is known. For estimates.
+/// On a plan.while: the most iterations it can have, if known. For estimates.
 inline constexpr llvm::StringLiteral kTrips = "plan.trips";
 
-/// The stream a collective or transfer of a `dist.start` runs on.
+/// The stream on which a collective or transfer of a `dist.start` runs.
 plan::StreamAttr getStream(mlir::Operation *communication);
 
 /// Replaces a scheduled stage function by a plan.program of its name, without events between
-/// streams. Without `overlap` the compute stream waits for each group as it is started. `deferred`
-/// groups wait for the compute before them.
+/// streams. Without `overlap` the compute stream waits for each group as soon as it is started.
+/// `deferred` groups wait for all compute before them.
 plan::ProgramOp buildProgram(mlir::func::FuncOp func, bool overlap, const DeferredStarts &deferred);
 
 } // namespace gridloom

@@ -1,4 +1,4 @@
-//===- Deadlock.cpp - find deadlocks of communication ---------------------===//
+//===- Deadlock.cpp - find communication deadlocks ------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -21,7 +21,7 @@ namespace {
 using Kind = StageTrace::Kind;
 using Item = StageTrace::Item;
 
-/// A stream of a participant, by index.
+/// A stream, as the indices of its participant and of the stream.
 using Place = std::pair<unsigned, unsigned>;
 
 class Simulation {
@@ -54,7 +54,7 @@ private:
     return head < items.size() ? &items[head] : nullptr;
   }
 
-  /// The participants other than its own that an item needs.
+  /// The other participants that an item needs.
   SmallVector<int64_t> getOthers(unsigned stage, const Item &item) const {
     if (item.kind == Kind::Send || item.kind == Kind::Recv)
       return {item.peer};
@@ -74,8 +74,8 @@ private:
            other.peer == stages[stage].stage && item.peer == number;
   }
 
-  /// The stream of participant `number` with the other end of `item`: at its head, or with
-  /// `anywhere` also behind it.
+  /// The stream of participant `number` that has the other end of `item` at its head or, with
+  /// `anywhere`, later.
   std::optional<Place> findPartner(unsigned stage, const Item &item, int64_t number,
                                    bool anywhere) const {
     auto peer = indices.find(number);
@@ -91,7 +91,7 @@ private:
     return std::nullopt;
   }
 
-  /// Moves the head of `place`, and what it meets, if it can move.
+  /// Advances the stream `place` and those of its item's partners if the item can complete.
   bool advance(Place place) {
     const Item *item = getHead(place);
     if (!item)
@@ -116,7 +116,7 @@ private:
     return true;
   }
 
-  /// Moves every stream as far as it goes; false when nothing moved.
+  /// Moves every stream as far as it goes; false if nothing moved.
   bool step() {
     bool moved = false;
     for (unsigned i = 0; i < stages.size(); ++i)
@@ -126,7 +126,7 @@ private:
     return moved;
   }
 
-  /// The stream that would let the head of `place` go on, if there is one.
+  /// The stream that has what the head of `place` waits for, if there is one.
   std::optional<Place> getBlocker(Place place) const {
     const Item &item = *getHead(place);
     if (item.kind != Kind::Wait) {
@@ -159,7 +159,7 @@ private:
       stream << " (node '" << item.node << "')";
   }
 
-  /// Follows who waits for whom until a stream comes up again, or nobody can help.
+  /// Follows who waits for whom until a stream repeats, or nobody has what is awaited.
   std::string describe(Place place) const {
     std::string text;
     raw_string_ostream stream(text);

@@ -1,4 +1,4 @@
-//===- Deadlock.h - find deadlocks of communication -------------*- C++ -*-===//
+//===- Deadlock.h - find communication deadlocks ----------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -23,7 +23,7 @@ struct StageTrace {
     Kind kind;
     int64_t event = 0;   // Record, Wait: unique within the participant
     int64_t peer = 0;    // Send, Recv: the participant at the other end
-    int64_t channel = 0; // Send, Recv, and which call of its communicator a Collective is
+    int64_t channel = 0; // Send, Recv; of a Collective the number of the call on its communicator
     int64_t iteration = 0;
     std::string communicator = {}; // Collective
     std::vector<int64_t> members = {};
@@ -40,9 +40,9 @@ struct StageTrace {
 };
 
 /// Runs all participants with rendezvous communication: a send and a recv, or the calls of all
-/// members of a communicator, are over when they are all at the head of their streams. No step is a
-/// choice, so one run stands for all runs. Returns nullopt if all streams finish, else one line:
-/// the cycle of participants that wait for each other, or the call without a peer.
+/// members of a communicator, complete when they are all at the head of their streams. The steps'
+/// order does not matter: one run stands for all. Returns nullopt if all streams finish, else one
+/// line: the cycle of participants that wait for each other, or the call without a peer.
 std::optional<std::string> findDeadlock(llvm::ArrayRef<StageTrace> stages);
 
 } // namespace gridloom

@@ -1,4 +1,4 @@
-//===- Deferral.cpp - later starts that take less memory ------------------===//
+//===- Deferral.cpp - later starts that save memory -----------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -16,13 +16,13 @@ namespace {
 
 using Kind = ScheduleNode::Kind;
 
-/// By so much the sums of two orders may differ that are equal but for rounding.
+/// Relative difference up to which two sums may be equal but for rounding.
 constexpr double kRounding = 1e-9;
-/// For less than this part of the memory the order stays.
+/// An order has to save more than this fraction of the memory.
 constexpr int64_t kWorth = 32;
 
-/// When results are needed so that compute goes on as in some order, and when what leads to them
-/// must begin at the latest, per node.
+/// Per node, when its results are needed if compute runs as in a given order, and the latest time
+/// at which it has to begin.
 struct Needs {
   std::vector<double> needed, latest;
 };
@@ -49,16 +49,16 @@ Needs findNeeds(ArrayRef<ScheduleNode> nodes, const ListOrder &first) {
   return needs;
 }
 
-/// A start is released when the results of the one before it of about its size or more are needed:
-/// then two of them are in memory, one in use and one on its way. But it comes so many times its
-/// own duration before it must, since estimates err, and at most so many times more than that.
+/// Releases a start when the results of the previous start of about its size or more are needed:
+/// then two results are in memory, one in use and one under way. As estimates err, the release is
+/// kLeast to kMost margins before the latest time; a margin is `times` the start's duration.
 std::vector<double> findReleases(ArrayRef<ScheduleNode> nodes, ArrayRef<unsigned> candidates,
                                  ArrayRef<int64_t> added, const Needs &needs, double times) {
   constexpr double kLeast = 0.5, kMost = 8;
   SmallVector<unsigned> byNeed(candidates);
   llvm::stable_sort(byNeed,
                     [&](unsigned a, unsigned b) { return needs.needed[a] < needs.needed[b]; });
-  // By the logarithm of their sizes, when results were needed last, and before that.
+  // By the logarithm of their sizes: when results were needed last, and before that.
   std::array<std::pair<double, double>, 64> last{};
   std::vector<double> release(nodes.size(), 0);
   for (unsigned index : byNeed) {

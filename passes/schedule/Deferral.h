@@ -1,4 +1,4 @@
-//===- Deferral.h - later starts that take less memory ----------*- C++ -*-===//
+//===- Deferral.h - later starts that save memory ---------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -12,10 +12,10 @@
 
 namespace gridloom {
 
-/// Changes `order`, which runList gave, to one in which starts that take memory come later, if that
-/// lowers the most memory in use and the estimated end stays; returns the starts that are deferred.
-/// `added` says per node how many bytes results of a start have more than the operands it frees;
-/// one that adds none starts as soon as it can. `getPeak` gives the most bytes in use in an order.
+/// Replaces `order`, a result of runList, by one in which starts that take memory come later, if
+/// that lowers peak memory and does not delay the estimated end; returns the deferred starts.
+/// `added`: per node, the bytes of a start's results beyond the operands that it frees; a start
+/// that adds none is not deferred. `getPeak` returns the peak memory of an order in bytes.
 std::vector<unsigned> deferStarts(llvm::ArrayRef<ScheduleNode> nodes, llvm::ArrayRef<int64_t> added,
                                   llvm::function_ref<int64_t(llvm::ArrayRef<unsigned>)> getPeak,
                                   ListOrder &order);

@@ -10,15 +10,15 @@
 
 namespace gridloom {
 
-/// Moves each all_gather of a parameter (`dist.gathered`) to its first use: the program says where
-/// it is needed, not when it starts.
+/// Moves each all_gather of a parameter (`dist.gathered`) to its first use, so that the program
+/// says where it is needed; the schedule decides when it starts.
 void sinkGathers(mlir::Block &block);
 
-/// Which all_gathers of parameters have to wait for which operation, so that never more are
-/// gathered than the function's window (`dist.gather_window`) has bytes for: pairs of the last use
-/// of a parameter that must be gone, and the start. Holds for an order in which compute follows the
-/// program, where all last uses before that one are over, too; earlier starts have waited for no
-/// later use.
+/// The operations that all_gathers of parameters have to wait for, so that gathered parameters
+/// never take more bytes than the function's window (`dist.gather_window`): pairs of a parameter's
+/// last use, after which its memory is free, and the start. Assumes that compute follows the
+/// program, so that all earlier last uses are over, too; earlier starts have waited for no later
+/// use.
 llvm::SmallVector<std::pair<mlir::Operation *, mlir::Operation *>>
 findGatherWaits(mlir::Block &block);
 

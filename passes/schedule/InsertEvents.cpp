@@ -43,8 +43,8 @@ private:
 
 using Run = ProgramTimeline::Run;
 
-/// The runs that must be done before run `index` starts, because of buffers it shares with them in
-/// its own iteration; the latest of each stream.
+/// The runs that must be done before run `index` starts because they share buffers with it in its
+/// iteration; the latest of each other stream.
 SmallVector<unsigned> getConflicts(const ProgramTimeline &timeline, unsigned index) {
   const Run &run = timeline.getRuns()[index];
   llvm::SmallDenseMap<unsigned, unsigned> latest;
@@ -74,7 +74,7 @@ SmallVector<unsigned> getConflicts(const ProgramTimeline &timeline, unsigned ind
 /// Orders steps that share a buffer within an iteration.
 void orderWithinIterations(plan::ProgramOp program, Events &events) {
   ProgramTimeline timeline(program, 1);
-  // Orders that the added waits imply beyond the timeline's own, per stream.
+  // Per stream, the orders that added waits imply beyond the timeline's own.
   std::vector<SmallVector<unsigned>> done(timeline.getStreams().size(),
                                           SmallVector<unsigned>(timeline.getStreams().size(), 0));
   std::vector<SmallVector<unsigned>> doneAfter(timeline.getRuns().size());
@@ -99,7 +99,7 @@ void orderWithinIterations(plan::ProgramOp program, Events &events) {
   }
 }
 
-/// A buffer whose memory iterations share, and that is written in them.
+/// A buffer whose memory all iterations share.
 bool isReused(plan::BufferOp buffer) {
   bool shared = buffer.getSpace() == plan::Space::Arena ||
                 buffer.getSpace() == plan::Space::Registered ||
@@ -108,7 +108,7 @@ bool isReused(plan::BufferOp buffer) {
 }
 
 /// Two runs, `slots` iterations apart, of which the first may still use the buffer when the second
-/// comes back to it: the latest first run, and the earliest second one.
+/// reuses it: the latest such first run, with the earliest second one.
 std::optional<std::pair<unsigned, unsigned>> findOverrun(const ProgramTimeline &timeline,
                                                          plan::BufferOp buffer) {
   std::optional<std::pair<unsigned, unsigned>> found;
@@ -122,7 +122,7 @@ std::optional<std::pair<unsigned, unsigned>> findOverrun(const ProgramTimeline &
   return found;
 }
 
-/// Orders steps that come back to a buffer in a later iteration.
+/// Orders steps that reuse a buffer in a later iteration.
 void orderAcrossIterations(plan::ProgramOp program, Events &events) {
   auto timeline = std::make_unique<ProgramTimeline>(program, kSlots + 2);
   for (auto buffer : program.getBody().front().getOps<plan::BufferOp>()) {

@@ -10,17 +10,17 @@
 
 namespace gridloom {
 
-/// Slots of a buffer that two iterations of a repeat use at once.
+/// Slots of a buffer that is double-buffered: two iterations of a repeat use it at once.
 inline constexpr int64_t kSlots = 2;
 
-/// Whether a step uses the buffer from some place after its first element on. Of such a part nobody
-/// knows the distance of its slots.
+/// Whether an alias starts after the buffer's first element. Double-buffering needs the distance
+/// between slots, which is unknown for such parts.
 bool hasParts(mlir::Value buffer);
 
-/// Adds the records and waits that make every step start after those whose buffers it reads or
-/// overwrites: in the same iteration, and in those before where a repeat comes back to a buffer.
-/// Leaves out what existing events imply. Buffers that would stall the next iteration's
-/// communication get two slots, but for those that are read in part.
+/// Adds the records and waits that make every step start after the steps whose buffers it reads or
+/// overwrites: those of the same iteration, and of earlier ones if a repeat reuses the buffer.
+/// Leaves out what existing events imply. Double-buffers the buffers that would stall the next
+/// iteration's communication, unless they are read in part.
 void insertEvents(plan::ProgramOp program);
 
 } // namespace gridloom

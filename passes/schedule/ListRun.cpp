@@ -15,7 +15,7 @@ namespace gridloom {
 namespace {
 
 using Kind = ScheduleNode::Kind;
-/// Numbers at times, the earliest first.
+/// Numbers by time, the earliest first.
 using TimedQueue = std::set<std::pair<double, unsigned>>;
 using NumberQueue = std::priority_queue<unsigned, std::vector<unsigned>, std::greater<>>;
 
@@ -46,13 +46,13 @@ private:
   ArrayRef<ScheduleNode> nodes;
   ArrayRef<double> release;
   SmallVector<unsigned, 0> numOpen; // producers not scheduled yet
-  std::vector<double> earliest;     // when the operands are there
-  std::vector<double> streamFree;   // when what is submitted to it is over
-  double now = 0;                   // of the compute stream
+  std::vector<double> earliest;     // when operands are there
+  std::vector<double> streamFree;   // when all that was submitted is over
+  double now = 0;                   // on the compute stream
   int64_t sweep = -1;               // the last node of scheduleFree's sweep in program order
-  NumberQueue free, nextFree;       // what takes no compute: in this sweep, and in the next
-  std::set<std::pair<double, unsigned>> compute; // ready now: work behind it, negative
-  TimedQueue later;                              // compute whose operands are there later
+  NumberQueue free, nextFree;       // nodes that take no compute: of this sweep, and of the next
+  std::set<std::pair<double, unsigned>> compute; // ready now, the longest path first
+  TimedQueue later;                              // compute by the time when its operands are there
   TimedQueue pending;                            // communication under way, by its end
   TimedQueue deferred;                           // starts, by their release
   ListOrder result;
@@ -111,8 +111,8 @@ void ListRun::schedule(unsigned index) {
   }
 }
 
-/// Everything that is ready and takes no compute, in sweeps in program order: starts, communication
-/// that is over, and values that are only names.
+/// Schedules everything that is ready and takes no compute, in sweeps in program order: starts,
+/// communication that is over, and views.
 void ListRun::scheduleFree() {
   while (!free.empty()) {
     for (sweep = -1; !free.empty();) {
@@ -125,19 +125,19 @@ void ListRun::scheduleFree() {
   sweep = -1;
 }
 
-/// A deferred start that comes too late if it is issued at `until`, when the next decision is due.
+/// A deferred start that would be too late at `until`, the time of the next decision; -1 if none.
 int ListRun::findDue(double until) const {
   for (auto [time, index] : deferred) {
     if (time >= until)
       break;
-    // While its stream is busy it loses nothing.
+    // Waiting costs nothing while its stream is busy.
     if (streamFree[nodes[index].stream] < until)
       return static_cast<int>(index);
   }
   return -1;
 }
 
-/// The ready operation that can start first; of several, the one with most work behind it.
+/// The ready operation that can start first; of several, the one with the longest path behind it.
 int ListRun::pickCompute() const {
   if (!compute.empty())
     return static_cast<int>(compute.begin()->second);
@@ -173,7 +173,7 @@ ListOrder ListRun::run() {
       later.erase({earliest[picked], static_cast<unsigned>(picked)});
       schedule(static_cast<unsigned>(picked));
     } else if (!pending.empty()) {
-      // Only communication is left to wait for: the one that is over first.
+      // Only communication is left to wait for: takes the one that ends first.
       unsigned next = pending.begin()->second;
       pending.erase(pending.begin());
       schedule(next);

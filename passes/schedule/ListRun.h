@@ -13,13 +13,13 @@
 
 namespace gridloom {
 
-/// One operation of a block; its number is its place in program order.
+/// One operation of a block; nodes are numbered in program order.
 struct ScheduleNode {
   enum class Kind {
     Compute, ///< runs on the compute stream, or makes it wait
-    Start,   ///< communication begins, on a stream of its own
+    Start,   ///< communication begins, on its own stream
     Done,    ///< communication is waited for
-    Name     ///< takes no time: another name of a value
+    Name     ///< takes no time: a view of a value
   };
   mlir::Operation *op = nullptr;
   Kind kind = Kind::Name;
@@ -27,25 +27,25 @@ struct ScheduleNode {
   llvm::SmallVector<unsigned, 2> successors;
   unsigned numProducers = 0;
   double seconds = 0; ///< of compute or communication
-  double toEnd = 0;   ///< of the longest path from its start to the end
+  double toEnd = 0;   ///< along the longest path from its start to the end
 };
 
-/// Operations as they are issued, by their numbers.
+/// Operations in the order in which they are issued, by number.
 struct ListOrder {
   std::vector<unsigned> order;
   std::vector<double> begin;  ///< estimated, in seconds, per node
-  std::vector<double> issued; ///< per node, when compute is over that stands before it
+  std::vector<double> issued; ///< per node, when the compute before it is over
   double end = 0;
 };
 
-/// Sets `toEnd` of all nodes. Edges should go from lower to higher numbers; a few may not.
+/// Sets `toEnd` of all nodes. Edges should go from lower to higher numbers, with few exceptions.
 void measurePaths(llvm::MutableArrayRef<ScheduleNode> nodes);
 
 /// Issues communication as soon as its operands are there, and waits for it when it is over; of
-/// compute that which can start first, then that with most work behind it. A start with a `release`
-/// time, one per node where there are any, is issued no earlier than the last decision before that
-/// time, or when its stream is free if that is later. Incomplete where the graph has a cycle.
-/// Takes n log n steps for n nodes and edges.
+/// compute that which can start first, then that with the longest path behind it. A start with a
+/// `release` time (empty, or one per node) is issued at the last decision before that time, or when
+/// its stream is free if that is later. Incomplete if the graph has a cycle. Takes n log n steps
+/// for n nodes and edges.
 ListOrder runList(llvm::ArrayRef<ScheduleNode> nodes, llvm::ArrayRef<double> release = {});
 
 } // namespace gridloom

@@ -13,14 +13,14 @@
 
 namespace gridloom {
 
-/// Groups that start later than they could, to take memory later.
+/// Groups that start later than they could, so that they take memory later.
 using DeferredStarts = llvm::SmallPtrSet<mlir::Operation *, 8>;
 
 /// Sorts the operations of `block`, terminator last. Communication starts when its operands are
-/// ready; `dist.done` stands before its first reader. Without `overlap` compute stands still while
-/// a group runs. `mesh` says how long each takes. Collectives whose results take more memory than
-/// their operands give back start so late that compute need not wait, where that lowers the most
-/// memory in use; they are returned, for they must also wait for the compute before them.
+/// ready; `dist.done` comes before its first reader. Without `overlap` compute stops while a group
+/// runs. `mesh` gives the times. Collectives whose results take more memory than their operands
+/// free start as late as possible without delaying compute, if that lowers peak memory; they are
+/// returned, because they must also wait for the compute before them.
 DeferredStarts listSchedule(mlir::Block &block, const dist::Mesh &mesh, bool overlap);
 
 } // namespace gridloom

@@ -1,4 +1,4 @@
-//===- LiveMemory.cpp - memory of a block in some order -------------------===//
+//===- LiveMemory.cpp - memory in use for some order of a block -----------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -17,7 +17,7 @@ using namespace mlir;
 
 namespace gridloom {
 
-/// A value under another shape or in part, of which no step computes anything.
+/// A value under another shape or a part of one, which no step computes.
 static bool isView(Operation *op) { return isa<loom::ReshapeOp, loom::SliceOp>(op); }
 
 unsigned LiveMemory::addBuffer(unsigned node, Value value, bool isRegistered) {
@@ -33,7 +33,7 @@ void LiveMemory::addUse(unsigned node, Value value) {
   }
 }
 
-/// Sums come to where their operands were, or to where these were copied.
+/// Sums replace their operands, or the copies of these.
 void LiveMemory::addMessage(unsigned node, dist::AllReduceOp op, ArrayRef<unsigned> dones) {
   for (auto [operand, result] : llvm::zip_equal(op.getInputs(), op.getOutputs())) {
     auto it = owners.find(operand);
@@ -46,7 +46,7 @@ void LiveMemory::addMessage(unsigned node, dist::AllReduceOp op, ArrayRef<unsign
   }
 }
 
-/// Operands and results of a group are in use until it is waited for.
+/// Operands and results of a group stay in use until it is waited for.
 void LiveMemory::addStart(unsigned node, Operation *op) {
   auto start = cast<dist::StartOp>(op);
   SmallVector<unsigned> dones;
@@ -107,7 +107,7 @@ LiveMemory::LiveMemory(Block &block, ArrayRef<ScheduleNode> nodes)
         addBuffer(i, result, communicated.contains(result));
     }
   }
-  // Results stay to the end: a use that no node ends.
+  // Results live to the end: a use that no node ends.
   for (Value result : block.getTerminator()->getOperands())
     if (auto it = owners.find(result); it != owners.end())
       ++buffers[it->second].numUses;
@@ -138,7 +138,7 @@ int64_t LiveMemory::getPeak(ArrayRef<unsigned> order) const {
 }
 
 std::optional<int64_t> LiveMemory::getGrowth(unsigned node, ArrayRef<unsigned> open) const {
-  constexpr int64_t kFewOfRead = 4; // part of what is read
+  constexpr int64_t kFewOfRead = 4; // fraction of what is read
   int64_t taken = 0, read = 0, ended = 0;
   for (unsigned buffer : made[node])
     taken += buffers[buffer].bytes;
@@ -164,7 +164,7 @@ std::vector<unsigned> LiveMemory::getFrugalOrder(ArrayRef<ScheduleNode> nodes) c
     if (node.numProducers == 0)
       makeReady(i);
   }
-  // Numbers decide between equals.
+  // Equal nodes go in program order.
   auto rank = [&](unsigned node) {
     constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
     return std::tuple(getGrowth(node, open).value_or(kLast), -nodes[node].toEnd, node);

@@ -1,4 +1,4 @@
-//===- LiveMemory.h - memory of a block in some order -----------*- C++ -*-===//
+//===- LiveMemory.h - memory in use for some order of a block ---*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -13,21 +13,21 @@
 
 namespace gridloom {
 
-/// What the operations of a block hold of a device's memory while they run in some order: values
-/// from their computation to their last use, operands and results of communication until it is
-/// waited for. Weights, inputs and constants are not among them.
+/// The device memory that the operations of a block hold if they run in some order: values from
+/// their computation to their last use, operands and results of communication until it is waited
+/// for. Does not count weights, inputs and constants.
 class LiveMemory {
 public:
-  /// `nodes` are the block's operations but the terminator.
+  /// `nodes` are the block's operations, without the terminator.
   LiveMemory(mlir::Block &block, llvm::ArrayRef<ScheduleNode> nodes);
 
-  /// The most bytes at once: of activations, and of what peers access, which lies apart.
+  /// Peak bytes of the arena plus those of registered memory.
   int64_t getPeak(llvm::ArrayRef<unsigned> order) const;
-  /// An order of nodes of which none communicates: of those that are ready, first what ends
-  /// more memory than it takes, or takes little for what it reads, which can then end; else what
-  /// has most work behind it. Incomplete where the graph has a cycle.
+  /// A memory-saving order of nodes without communication: of the ready nodes, first those that
+  /// free more than they take, or take little compared with what they read; then those with the
+  /// longest path behind them. Incomplete if the graph has a cycle.
   std::vector<unsigned> getFrugalOrder(llvm::ArrayRef<ScheduleNode> nodes) const;
-  /// Bytes of a start's results that are more than its computed operands have: what it adds.
+  /// The bytes that a start's results take beyond those of its computed operands.
   int64_t getAdded(unsigned start) const { return added[start]; }
 
 private:
@@ -37,8 +37,8 @@ private:
     unsigned numUses = 0;
   };
 
-  /// Bytes that a node takes, less those that end with it where `open` uses are left of each
-  /// buffer; nothing where it should wait.
+  /// The bytes that a node takes less those that it frees, where `open` is the number of uses left
+  /// of each buffer; nullopt if the node should wait.
   std::optional<int64_t> getGrowth(unsigned node, llvm::ArrayRef<unsigned> open) const;
   unsigned addBuffer(unsigned node, mlir::Value value, bool isRegistered);
   void addUse(unsigned node, mlir::Value value);
@@ -46,7 +46,7 @@ private:
   void addStart(unsigned node, mlir::Operation *start);
 
   std::vector<Buffer> buffers;
-  llvm::DenseMap<mlir::Value, unsigned> owners;           // of a value's memory, where it has any
+  llvm::DenseMap<mlir::Value, unsigned> owners;           // of a value's memory, if it has any
   std::vector<llvm::SmallVector<unsigned, 1>> made, used; // buffers per node
   std::vector<int64_t> added;
   llvm::DenseMap<mlir::Operation *, unsigned> numbers;

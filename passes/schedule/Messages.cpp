@@ -13,7 +13,7 @@ using namespace mlir;
 
 namespace gridloom {
 
-/// Bytes that kernels and libraries take the addresses of buffers to be multiples of.
+/// Alignment in bytes that kernels and libraries require of buffers.
 constexpr int64_t kLine = 64;
 
 static bool fillsLines(Value value) {
@@ -31,7 +31,7 @@ Message layOutMessage(dist::AllReduceOp op) {
   auto element = cast<RankedTensorType>(op.getInputs()[0].getType()).getElementType();
   int64_t size = loom::getByteSize(RankedTensorType::get({1}, element));
   int64_t end = 0; // in elements
-  // Those that fill no whole lines come last: nothing is behind the last one.
+  // Values that fill no whole lines come last: the last one has no gap behind it.
   for (bool fills : {true, false})
     for (auto [input, offset] : llvm::zip_equal(op.getInputs(), message.offsets))
       if (fillsLines(input) == fills) {

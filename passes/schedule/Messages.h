@@ -10,22 +10,22 @@
 
 namespace gridloom {
 
-/// The buffer of an all_reduce of several values, which lie in it one after another: their sums
-/// come where they were.
+/// The buffer of an all_reduce of several values, which follow each other in it; the sums replace
+/// the values.
 struct Message {
   mlir::RankedTensorType type;        ///< [elements]
-  llvm::SmallVector<int64_t> offsets; ///< of each value, in elements; each begins a cache line
-  /// Begin and size of what lies between values, in elements, which is sent along: zeros.
+  llvm::SmallVector<int64_t> offsets; ///< of each value, in elements, aligned to cache lines
+  /// Begin and size of the gaps between values, in elements: zeros that are sent along.
   llvm::SmallVector<std::pair<int64_t, int64_t>> gaps;
 };
 
-/// Whether the operation is an all_reduce of several values, which are one message.
+/// Whether the operation is an all_reduce of several values, sent as one message.
 bool isMessage(mlir::Operation *op);
 
 Message layOutMessage(dist::AllReduceOp op);
 
-/// Whether a value can be computed right into the message that takes it: nothing else reads it,
-/// which would find the sum there, not even under another shape.
+/// Whether a value can be computed straight into its message: only if nothing else reads it, under
+/// any shape, because the sum replaces it.
 bool isOfMessageAlone(mlir::Value root);
 
 } // namespace gridloom

@@ -68,7 +68,7 @@ unsigned ProgramTimeline::getStream(plan::StreamAttr stream) {
   return streams.size() - 1;
 }
 
-/// Raises each entry to that of `other`; missing ones are 0.
+/// Raises each entry to `other`'s; missing ones are 0.
 static void join(SmallVector<unsigned> &into, ArrayRef<unsigned> other) {
   into.resize(std::max(into.size(), other.size()));
   for (auto [i, value] : llvm::enumerate(other))
@@ -111,8 +111,7 @@ void ProgramTimeline::meet() {
 }
 
 void ProgramTimeline::visitCondition(Operation *op, int64_t iteration, bool repeated) {
-  // Any stream's place will do: all have finished before the host reads, and none goes on until it
-  // has.
+  // Any stream will do: all have finished before the host reads, and none continues until it has.
   if (streams.empty())
     getStream(plan::StreamAttr());
   meet();
@@ -121,7 +120,7 @@ void ProgramTimeline::visitCondition(Operation *op, int64_t iteration, bool repe
 }
 
 bool ProgramTimeline::livesThroughLoopOf(Value a, Value b) const {
-  // The loops around each of a buffer's uses.
+  // Whether a buffer is used inside, or outside, of a loop.
   auto usesIn = [&](Value buffer, Operation *loop, bool inside) {
     auto of = getAccesses(buffer);
     return llvm::any_of(of, [&](ArrayRef<Access> list) {

@@ -5,9 +5,9 @@
 //===----------------------------------------------------------------------===//
 //
 // The order that streams and events impose on a program's steps. A stream runs its steps in order;
-// a wait holds a stream until an event's recording is reached. Before a
-// loop's or branch's condition is read, and where it ends, all streams finish. Nothing else orders
-// steps: two that are unordered here may run at the same time.
+// a wait holds a stream until an event is recorded. All streams finish before the condition of a
+// loop or branch is read, and at its end. Nothing else orders steps: two that are unordered here
+// may run at the same time.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_PASSES_SCHEDULE_PROGRAMTIMELINE_H
@@ -19,18 +19,17 @@ namespace gridloom {
 
 /// True for launches, library calls, copies and groups.
 bool isStep(mlir::Operation *op);
-/// Buffers a step reads and writes.
+/// The buffers that a step reads, and writes.
 mlir::OperandRange getStepInputs(mlir::Operation *step);
 mlir::OperandRange getStepOutputs(mlir::Operation *step);
-/// The stream of a step, record or wait; null for a loop or branch, which reads its condition on no
-/// stream.
+/// The stream of a step, record or wait; null for a loop or branch, whose condition the host reads.
 plan::StreamAttr getStepStream(mlir::Operation *op);
-/// The buffer or rank parameter under any aliases.
+/// The buffer or rank parameter behind any aliases.
 mlir::Value getRootBuffer(mlir::Value buffer);
 
-/// True for a buffer that is all of its root, if under another shape.
+/// True for a buffer that covers all of its root, even under another shape.
 bool isWholeBuffer(mlir::Value buffer);
-/// Repetitions of the control op around `op`; 1 outside of any repeat.
+/// The count of the repeat around `op`; 1 outside of any repeat.
 int64_t getRepeatCount(mlir::Operation *op);
 
 class ProgramTimeline {
@@ -49,23 +48,23 @@ public:
     bool writes;
   };
 
-  /// Unrolls repeats far enough to show every order that all further iterations have, at least
-  /// `iterations` times. A wait for an event nobody recorded orders nothing.
+  /// Unrolls each repeat at least `iterations` times, and far enough to show every order that all
+  /// further iterations have. A wait for an event that nobody recorded orders nothing.
   explicit ProgramTimeline(plan::ProgramOp program, int64_t iterations = 3);
 
   llvm::ArrayRef<Run> getRuns() const { return runs; }
   llvm::ArrayRef<plan::StreamAttr> getStreams() const { return streams; }
   /// True when run `a` is done before run `b` starts, whatever the streams' speed.
   bool isBefore(unsigned a, unsigned b) const;
-  /// Runs that touch a root buffer in each iteration, in program order. Buffers used outside
+  /// The runs that access a root buffer, by iteration, in program order. Buffers used outside of
   /// repeats have one iteration.
   llvm::ArrayRef<llvm::SmallVector<Access>> getAccesses(mlir::Value root) const;
   /// True when all accesses of `a` are done before the first of `b` starts.
   bool isBefore(llvm::ArrayRef<Access> a, llvm::ArrayRef<Access> b) const;
-  /// True when one buffer is used both in a loop and outside of it, and the other in the loop too:
-  /// the first lives through all of it, of which the timeline shows one run.
+  /// True if a loop uses both buffers and one of them is also used outside of it: that one lives
+  /// through the whole loop, of which the timeline shows one run.
   bool livesThroughLoopOf(mlir::Value a, mlir::Value b) const;
-  /// Waits that found no recording in their iteration, or ever.
+  /// Waits for an event that their iteration, or nobody, recorded.
   llvm::ArrayRef<plan::WaitOp> getDanglingWaits() const { return danglingWaits; }
 
 private:
@@ -81,7 +80,7 @@ private:
   int64_t minIterations;
   std::vector<plan::StreamAttr> streams; // null: of conditions
   std::vector<Run> runs;
-  std::vector<llvm::SmallVector<unsigned>> done; // per stream, of its next run
+  std::vector<llvm::SmallVector<unsigned>> done; // per stream, as its next run sees them
   std::vector<unsigned> lengths;                 // runs per stream so far
   llvm::DenseMap<std::pair<int64_t, int64_t>, llvm::SmallVector<unsigned>>
       events; // by id and iteration

@@ -13,11 +13,11 @@
 namespace gridloom {
 
 struct ScheduleOptions {
-  /// Run communication beside compute.
+  /// Overlap communication with compute.
   bool overlap = true;
 };
 
-/// Turns stage functions and derived tensors into programs; `pm` is a module's.
+/// Adds the passes that turn stage functions and derived tensors into programs; `pm` is a module's.
 void addSchedulePasses(mlir::OpPassManager &pm, const ScheduleOptions &options = {});
 
 } // namespace gridloom

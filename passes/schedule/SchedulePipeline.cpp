@@ -8,8 +8,8 @@
 void gridloom::addSchedulePasses(mlir::OpPassManager &pm, const ScheduleOptions &options) {
   ScheduleStagesOptions schedule;
   schedule.overlap = options.overlap;
-  // One pass: the order of the steps decides which buffers and events the program needs.
+  // One pass, because the order of steps decides which buffers and events the program needs.
   pm.addPass(createScheduleStages(schedule));
-  // Looks at all stages together: each may be in order and all of them wait for each other.
+  // Checks all stages together: each may be in order and still all wait for each other.
   pm.addPass(createVerifyScheduled());
 }

@@ -20,8 +20,7 @@ Value getRootValue(Value value) {
 
 bool isState(Value value) { return loom::getArgumentAttr(value, loom::kState) != nullptr; }
 
-/// Appends the operations of `block` that read memory of `value`: a view of it is read by its
-/// users.
+/// Appends the operations of `block` that read memory of `value`, also through views.
 static void collectReaders(Value value, Block &block, SmallVectorImpl<Operation *> &readers) {
   for (Operation *user : value.getUsers()) {
     if (isa<loom::ReshapeOp, loom::SliceOp>(user))
@@ -31,7 +30,7 @@ static void collectReaders(Value value, Block &block, SmallVectorImpl<Operation 
   }
 }
 
-/// True when the writer of `next` reads all of `past` as one input, over which it may write.
+/// True if the writer of `next` reads all of `past` as one input, and may write over it.
 static bool mayWriteOver(OpResult next, Value past) {
   auto call = dyn_cast<plan::CallOp>(next.getOwner());
   auto isPast = [&](Value input) { return getRootValue(input) == past; };

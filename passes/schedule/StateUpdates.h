@@ -12,19 +12,19 @@
 
 namespace gridloom {
 
-/// The value that holds the bytes `value` shows under another shape.
+/// The value whose bytes `value` is under another shape.
 mlir::Value getRootValue(mlir::Value value);
 
-/// Whether the value is a state as it was before the program.
+/// Whether the value is a state's former value, an argument.
 bool isState(mlir::Value value);
 
 /// A state whose next value an operation of the function computes.
 struct StateUpdate {
   mlir::StringAttr state;
-  mlir::Value next;        ///< a result of `writer`, the state's next value under some shape
+  mlir::Value next;        ///< a result of `writer`, the state's next value up to its shape
   mlir::Operation *writer; ///< a kernel or library call
-  /// Operations of the block that read what the state was, but for a writer that may run in place;
-  /// the terminator where it gives that to someone.
+  /// Operations of the block that read the former value, except a writer that may run in place;
+  /// includes the terminator if it returns that value.
   llvm::SmallVector<mlir::Operation *> readers;
 };
 

@@ -17,13 +17,13 @@ namespace {
 
 using Access = ProgramTimeline::Access;
 
-/// For messages; a condition is read on no stream.
+/// For messages; the host reads conditions, on no stream.
 std::string getStreamName(Operation *step) {
   plan::StreamAttr stream = getStepStream(step);
   return stream ? stream.getName() : "control";
 }
 
-/// Every two accesses of which one writes must be ordered as submitted.
+/// Requires two accesses, one of which writes, to be ordered as submitted.
 LogicalResult verifyOrdered(const ProgramTimeline &timeline, ArrayRef<Access> first,
                             ArrayRef<Access> second) {
   for (const Access &a : first) {
@@ -42,13 +42,13 @@ LogicalResult verifyOrdered(const ProgramTimeline &timeline, ArrayRef<Access> fi
   return success();
 }
 
-/// True for buffers that hold what the program computes.
+/// True for buffers that hold results of the program.
 bool isComputed(plan::BufferOp buffer) {
   return buffer.getSpace() == plan::Space::Arena || buffer.getSpace() == plan::Space::Registered ||
          buffer.getSpace() == plan::Space::Output;
 }
 
-/// Each iteration writes a buffer before it reads it.
+/// Requires each iteration to write a buffer before it reads it.
 LogicalResult verifyWritten(const ProgramTimeline &timeline,
                             ArrayRef<SmallVector<Access>> accesses) {
   for (ArrayRef<Access> iteration : accesses)
@@ -58,7 +58,7 @@ LogicalResult verifyWritten(const ProgramTimeline &timeline,
   return success();
 }
 
-/// An all_reduce may leave the sums where its operands were.
+/// An all_reduce may replace its operands by the sums.
 bool reducesInPlace(Operation *step) {
   auto group = dyn_cast<plan::GroupOp>(step);
   return group && group.getKind() == plan::GroupKind::AllReduce &&
@@ -66,7 +66,7 @@ bool reducesInPlace(Operation *step) {
          isWholeBuffer(group.getInputs()[0]);
 }
 
-/// A step that writes what it reads must be a kernel that may, or an all_reduce.
+/// A step that writes a buffer that it reads must be an all_reduce or a kernel that may.
 LogicalResult verifyInPlace(Operation *step, SymbolTableCollection &symbols) {
   if (reducesInPlace(step))
     return success();
@@ -118,7 +118,7 @@ LogicalResult verifyOrder(plan::ProgramOp program) {
   return success();
 }
 
-/// Groups run over axes of devices that share a stage, and number the communication from 0.
+/// Groups run over axes of devices that share a stage, and are numbered from 0.
 LogicalResult verifyGroups(plan::ProgramOp program, dist::MeshOp mesh) {
   auto stageAxis =
       program->getParentOfType<ModuleOp>()->getAttrOfType<StringAttr>(dist::kStageAxis);
@@ -140,7 +140,7 @@ LogicalResult verifyGroups(plan::ProgramOp program, dist::MeshOp mesh) {
   return failure(result.wasInterrupted());
 }
 
-/// A step, record or wait on a stream that no communication has would order nothing.
+/// A step, record or wait on a stream over unknown axes would order nothing.
 LogicalResult verifyStreams(plan::ProgramOp program, dist::MeshOp mesh) {
   auto result = program.walk([&](Operation *op) -> WalkResult {
     plan::StreamAttr stream = getStepStream(op);
@@ -155,7 +155,7 @@ LogicalResult verifyStreams(plan::ProgramOp program, dist::MeshOp mesh) {
   return failure(result.wasInterrupted());
 }
 
-/// A program's streams over all iterations, as other stages notice them.
+/// A program's streams over all iterations, as other stages observe them.
 StageTrace getTrace(plan::ProgramOp program) {
   StageTrace trace;
   trace.stage = program.getStage();
@@ -192,7 +192,7 @@ StageTrace getTrace(plan::ProgramOp program) {
               add(wait, {.kind = StageTrace::Kind::Wait, .event = event, .iteration = iteration});
           })
           .Case([&](plan::GroupOp group) {
-            // All ranks of a stage come to a collective in the same state: it always meets.
+            // All ranks of a stage reach a collective in the same state: it always completes.
             if (group.getStage())
               add(group, {.kind = group.getKind() == plan::GroupKind::Send ? StageTrace::Kind::Send
                                                                            : StageTrace::Kind::Recv,
@@ -206,7 +206,7 @@ StageTrace getTrace(plan::ProgramOp program) {
   return trace;
 }
 
-/// Transfers of one ordered pair of stages.
+/// Transfers between one ordered pair of stages.
 struct Transfers {
   SmallVector<plan::GroupOp> sends, recvs;
 };
@@ -217,7 +217,7 @@ plan::BufferType getPayload(plan::GroupOp group) {
           .getType());
 }
 
-/// Sends and receives of each pair of stages agree one by one.
+/// Requires the sends and receives of each pair of stages to match one by one.
 LogicalResult verifyPairs(ArrayRef<plan::ProgramOp> stages) {
   llvm::MapVector<std::pair<int64_t, int64_t>, Transfers> pairs;
   for (plan::ProgramOp stage : stages)

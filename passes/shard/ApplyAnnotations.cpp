@@ -24,10 +24,10 @@ namespace {
 /// One --shard: its text, the name and, per dimension, the axes.
 struct Annotation {
   StringRef text, name;
-  bool isExact = false;   ///< no pattern, though the name has a star
+  bool isExact = false;   ///< not a pattern, even if the name has a star
   bool isStorage = false; ///< NAME=stored[{axis},...]: how a weight or state lies in memory
   SmallVector<SmallVector<StringRef>> dims;
-  SmallVector<StringRef> unreduced; ///< the last entry, {unreduced:{axis,...}}: of a partial sum
+  SmallVector<StringRef> unreduced; ///< partial sums' axes: the last entry {unreduced:{axis,...}}
 };
 
 struct ApplyAnnotationsPass : public gridloom::impl::ApplyAnnotationsBase<ApplyAnnotationsPass> {
@@ -35,7 +35,7 @@ struct ApplyAnnotationsPass : public gridloom::impl::ApplyAnnotationsBase<ApplyA
 
   void runOnOperation() override {
     MeshOp meshOp = getMesh(getOperation());
-    // The model's own come first: what the command line says may add to them.
+    // The model's own come first: the command line may add to them.
     std::string stored = getStoredLines();
     if (failed(applyAnnotations(getOperation(), stageAxis)) || failed(applyStored(stored, meshOp)))
       return signalPassFailure();
@@ -65,14 +65,14 @@ private:
   LogicalResult applyStorage(const Annotation &annotation, const Mesh &mesh);
   LogicalResult placeStorage(const Annotation &annotation, const Mesh &mesh, Value value);
 
-  /// The --shard that was placed at a spot.
+  /// The --shard that set a spot's sharding.
   llvm::DenseMap<std::pair<const void *, unsigned>, StringRef> texts;
   /// The --shard that set a value's storage.
   llvm::DenseMap<Value, StringRef> storageTexts;
 };
 } // namespace
 
-/// How the model's annotations say that weights and states lie in memory.
+/// The lines of the model's annotations that say how weights and states lie in memory.
 std::string ApplyAnnotationsPass::getStoredLines() {
   auto annotations = getOperation()->getAttrOfType<DictionaryAttr>(kAnnotations);
   auto lines = annotations ? annotations.getAs<StringAttr>("storage") : StringAttr();
@@ -82,7 +82,7 @@ std::string ApplyAnnotationsPass::getStoredLines() {
 LogicalResult ApplyAnnotationsPass::applyStored(StringRef lines, MeshOp meshOp) {
   for (StringRef line : llvm::split(lines, '\n'))
     if (meshOp && line.contains("=stored[")) {
-      // Kept, for what contradicts it names it.
+      // Interned, because errors about contradictions quote it later.
       bool isPattern = false;
       std::string text = unescapeStored(line, isPattern);
       StringRef kept = StringAttr::get(&getContext(), text).getValue();
@@ -206,7 +206,7 @@ LogicalResult ApplyAnnotationsPass::place(const Annotation &annotation, const Me
   return success();
 }
 
-/// Who asks for the sharding of a spot: "--shard 'x=[{data}]'".
+/// Who asked for the sharding of a spot: "--shard 'x=[{data}]'".
 std::string ApplyAnnotationsPass::describePin(const Spot &spot) const {
   if (StringRef text = texts.lookup(spot.getKey()); !text.empty())
     return ("--shard '" + text + "'").str();
@@ -215,7 +215,7 @@ std::string ApplyAnnotationsPass::describePin(const Spot &spot) const {
   return "the " + spot.getOrigin() + ", which is " + sharding;
 }
 
-/// A state is split in one way, as input and as output.
+/// Requires a state to have one sharding, as input and as output.
 LogicalResult ApplyAnnotationsPass::checkStates() {
   std::optional<StateConflict> conflict = findStateConflict(getOperation());
   if (!conflict)
@@ -271,7 +271,7 @@ LogicalResult ApplyAnnotationsPass::applyStorage(const Annotation &annotation, c
   return success();
 }
 
-/// Why nothing in `module` has the name of an initializer any more; "" of what was none.
+/// Why `module` no longer has an initializer of this name; "" if it never was one.
 static std::string explainGone(ModuleOp module, StringRef name) {
   if (auto folded = module->getAttrOfType<ArrayAttr>(loom::kFolded))
     for (auto entry : folded.getAsRange<DictionaryAttr>())
@@ -293,7 +293,7 @@ static std::string explainGone(ModuleOp module, StringRef name) {
                               "' reads, once, when weights are loaded; name that node instead";
 }
 
-/// Whether the operation gives its node's result, which others read, rather than a step towards it.
+/// Whether the operation computes its node's result, which others read, and not a step towards it.
 static bool givesResult(Operation *op) {
   std::string node = loom::getNodeName(op->getLoc());
   return !isa<loom::GetWeightOp>(op) && llvm::any_of(op->getUsers(), [&](Operation *user) {
@@ -301,8 +301,8 @@ static bool givesResult(Operation *op) {
   });
 }
 
-/// One node may be operations of several ranks. Of those that do not all have the given one, only
-/// what the node gives is meant.
+/// A node may be operations of several ranks. Of nodes where some lack the given rank, keeps only
+/// the operation that computes the node's result.
 static void keepResults(SmallVectorImpl<Spot> &spots, size_t rank) {
   llvm::StringSet<> mixed;
   auto getOp = [](const Spot &spot) { return spot.value ? spot.value.getDefiningOp() : nullptr; };
@@ -340,7 +340,7 @@ LogicalResult ApplyAnnotationsPass::applyOne(StringRef text, const Mesh &mesh, b
       if (named(func.getResultAttrDict(i)))
         spots.push_back({Value(), func, i});
     func.walk([&](ShardingRuleInterface op) {
-      // A weight's 16-bit copy is another tensor and goes by the weight's name.
+      // A weight's 16-bit copy is another tensor, found by the weight's name.
       auto weight = dyn_cast<loom::GetWeightOp>(*op);
       bool hit = (weight && matchesPattern(annotation.name, weight.getName())) ||
                  matchesPattern(annotation.name, loom::getNodeName(op.getLoc()));

@@ -59,7 +59,7 @@ LogicalResult ApplyStrategyPass::checkAxes(const Mesh &mesh) {
   return success();
 }
 
-/// The dimension called batch, or else the leading one.
+/// The dimension whose name begins with "batch", else the leading one.
 static int64_t getBatchDim(func::FuncOp func, BlockArgument argument) {
   auto names = func.getArgAttrOfType<ArrayAttr>(argument.getArgNumber(), loom::kDimNames);
   if (names)
@@ -103,7 +103,7 @@ void ApplyStrategyPass::seedTables(Propagation &state, func::FuncOp func, String
   state.run();
 }
 
-/// Splits dimension 1 of what norms make (Korthikanti et al. 2022, section 4.2.2).
+/// Splits dimension 1 of the results of normalizations (Korthikanti et al. 2022, section 4.2.2).
 void ApplyStrategyPass::seedSequence(Propagation &state, func::FuncOp func, StringAttr axis) {
   func.walk([&](Operation *op) {
     if (op->hasTrait<loom::NormalizesRows>() &&
@@ -127,7 +127,7 @@ int64_t ApplyStrategyPass::chooseMicrobatches(const Mesh &mesh, int64_t most) {
     DimShardingAttr dim = sharding.getDims()[0];
     return mesh.getSize(dim.getAxes()) * dim.getGranule();
   };
-  int64_t rows = 0; // of every local batch a multiple
+  int64_t rows = 0; // gcd of the local batches
   for (auto func : getOperation().getOps<func::FuncOp>())
     for (BlockArgument argument : func.getArguments()) {
       auto tensor = cast<RankedTensorType>(argument.getType());
@@ -142,8 +142,8 @@ int64_t ApplyStrategyPass::chooseMicrobatches(const Mesh &mesh, int64_t most) {
   return best;
 }
 
-/// Writes onto a function where it is cut in time, and nothing else that has been spread: what has
-/// not been given is for a search to decide.
+/// Writes only the micro-batch cuts onto a function: shardings that merely propagated are left for
+/// a search to decide.
 static void commitCuts(const Propagation &state) {
   state.forEachValue([&](Value value) {
     Propagation::Entry entry = state.lookup(value);
@@ -163,7 +163,7 @@ static void commitCuts(const Propagation &state) {
   });
 }
 
-/// Cuts into micro-batches what a user asks for of results.
+/// Cuts into micro-batches the results whose shardings a user pinned.
 static void cutPinnedResults(func::FuncOp func, const Mesh &mesh, StringAttr micro) {
   for (unsigned i = 0; i < func.getNumResults(); ++i)
     if (auto pinned = func.getResultAttrOfType<ShardingAttr>(i, kSharding))

@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
-/// Adds what `wanted` has on top of the value's own sharding; returns whether that was anything.
+/// Adds the axes that `wanted` has beyond the value's own sharding; returns whether any was added.
 static bool grow(Propagation &state, Value value, const Sharding &wanted, StringRef origin) {
   bool changed = false;
   for (auto [dim, want] : llvm::enumerate(wanted.dims)) {

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A body's arguments and results are split as the operation's tensors are: a carried value has one
-// sharding before, in and after its loop. Shardings grow into bodies and out of them again; where
-// the two sides disagree in the end the operation's side holds, and the body reshards.
+// A body's arguments and results are split like the operation's tensors: a carried value has the
+// same sharding before, inside and after its loop. Shardings propagate into bodies and back out;
+// where the two sides disagree at the end, the operation's sharding wins and the body reshards.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_PASSES_SHARD_BODIES_H
@@ -22,12 +22,12 @@ struct BodyState {
   Propagation state;
 };
 
-/// Lets shardings grow through all that `function` runs, until nothing changes in it or in them.
-/// Returns the bodies, outer before inner.
+/// Propagates shardings through `function` and all bodies it runs, to a fixpoint. Returns the
+/// bodies, outer before inner.
 std::vector<BodyState> growThroughBodies(Propagation &state, mlir::func::FuncOp function);
 
-/// Declares the shardings of the arguments and results of the bodies `function` runs itself, as
-/// `state`, which is complete, has them.
+/// Sets the shardings of the arguments and results of the bodies that `function` itself runs, from
+/// the completed `state`.
 void declareBodies(const Propagation &state, mlir::func::FuncOp function);
 
 } // namespace gridloom

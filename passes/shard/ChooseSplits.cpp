@@ -27,12 +27,12 @@ public:
   LogicalResult run();
 
 private:
-  /// How an operation is split, and how it reads its operands and makes its results then.
+  /// How an operation is split, and the shardings of its operands and results then.
   struct Choice {
     ShardingRule rule;
     OpSplits splits;
     SmallVector<Sharding> shardings;
-    /// Whether its operands stay partial sums by a guess that has to suit their other readers.
+    /// Whether keeping its operands partial is a guess, which their other readers may refute.
     bool isTentative = false;
   };
 
@@ -69,7 +69,7 @@ struct ChooseSplitsPass : public gridloom::impl::ChooseSplitsBase<ChooseSplitsPa
 };
 } // namespace
 
-/// The axes over which an operand is declared unreduced: all that read it take it so.
+/// The axes over which an operand is declared unreduced, which all its readers have to accept.
 AxisList Chooser::findDeclared(Operation *op) const {
   for (Value operand : op->getOperands())
     if (ShardingAttr sharding = getSharding(operand);
@@ -78,7 +78,7 @@ AxisList Chooser::findDeclared(Operation *op) const {
   return {};
 }
 
-/// Of a linear operation that reads a declared partial sum, all operands have to be such.
+/// A linear operation that reads a declared partial sum needs all its operands to be partial sums.
 LogicalResult Chooser::verifyDeclared(Operation *op, ArrayRef<StringAttr> axes) const {
   auto isDeclared = [](Value operand) {
     ShardingAttr sharding = getSharding(operand);
@@ -104,8 +104,8 @@ LogicalResult Chooser::verifyDeclared(Operation *op, ArrayRef<StringAttr> axes) 
 }
 
 /// Axes over which all operands are partial sums that may stay so through a linear operation: only
-/// when it makes nothing bigger, since what is reduced later is then no more than what came in. Of
-/// what several read, slices would be reduced one by one.
+/// if its result is no larger, so that reducing later moves no more than came in. Slices of a value
+/// with several readers would be reduced one by one.
 AxisList Chooser::guessUnreduced(Operation *op, const Choice &choice) const {
   if (!cast<ShardingRuleInterface>(op).isLinear() || op->getNumOperands() == 0 ||
       op->getNumResults() != 1 || (isa<loom::SliceOp>(op) && !op->getOperand(0).hasOneUse()))
@@ -119,7 +119,7 @@ AxisList Chooser::guessUnreduced(Operation *op, const Choice &choice) const {
     if (there.unreduced != first.unreduced || there.reduction != first.reduction ||
         there.dims != need.dims)
       return {};
-    // Where the value is kept split over such an axis, it is reduced into these parts.
+    // A value kept split over such an axis is reduced into these parts (reduce_scatter).
     ShardingAttr kept = getSharding(operand);
     if (kept && llvm::any_of(first.unreduced, [keeps = Sharding(kept)](StringAttr axis) {
           return keeps.usesAxis(axis);
@@ -174,7 +174,7 @@ LogicalResult Chooser::choose(Operation *op) {
   return success();
 }
 
-/// Whether all that read a value take it as partial sums over the axes.
+/// Whether all readers of a value take it as partial sums over the axes.
 bool Chooser::isReadUnreduced(Value value, ArrayRef<StringAttr> axes) const {
   return llvm::all_of(value.getUsers(), [&](Operation *user) {
     const auto *choice = choices.find(user);
@@ -182,7 +182,7 @@ bool Chooser::isReadUnreduced(Value value, ArrayRef<StringAttr> axes) const {
   });
 }
 
-/// What one reader needs whole is reduced once, for all of them.
+/// A value that one reader needs whole is reduced once, for all of them.
 void Chooser::withdrawGuesses() {
   for (bool changed = true; changed;) {
     changed = false;
@@ -200,7 +200,7 @@ void Chooser::withdrawGuesses() {
   }
 }
 
-/// Says of a value that all who read it take as partial sums that it stays so.
+/// Declares a value unreduced if all its readers take it as partial sums.
 void Chooser::declare(Value value) const {
   ShardingAttr attr = getSharding(value);
   if (!attr || value.use_empty() || !attr.getUnreduced().empty())

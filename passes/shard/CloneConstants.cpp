@@ -18,7 +18,7 @@ namespace gridloom {
 #include "passes/shard/Passes.h.inc"
 } // namespace gridloom
 
-/// True for biases and scales, of which a device may hold several shards.
+/// True for biases and scales, so small that a device may hold several shards.
 static bool isSmallVector(loom::GetWeightOp weight) {
   constexpr int64_t kSmallBytes = int64_t{64} << 10;
   auto type = cast<RankedTensorType>(weight.getType());
@@ -26,7 +26,7 @@ static bool isSmallVector(loom::GetWeightOp weight) {
          llvm::count_if(type.getShape(), [](int64_t size) { return size != 1; }) <= 1;
 }
 
-/// True of what every device can make at no cost, whatever its part.
+/// True for values that every device can make at no cost, whatever part it needs.
 static bool isFromNothing(Operation *op) {
   if (isa<loom::IotaOp>(op))
     return true;
@@ -46,7 +46,7 @@ struct CloneConstantsPass : public gridloom::impl::CloneConstantsBase<CloneConst
 
   void runOnOperation() override {
     for (auto func : getOperation().getOps<func::FuncOp>()) {
-      // From the back: a clone's operands then get clones of their own.
+      // Backwards, so that a clone's operands get clones of their own, too.
       SmallVector<Operation *> operations;
       for (Operation &op : func.front())
         operations.push_back(&op);
@@ -64,7 +64,7 @@ struct CloneConstantsPass : public gridloom::impl::CloneConstantsBase<CloneConst
   }
 
 private:
-  /// Clones the operation and what it is made of.
+  /// Clones the operation and all that it is computed from.
   static Operation *cloneAll(OpBuilder &builder, Operation *op) {
     IRMapping map;
     for (Value operand : op->getOperands())

@@ -23,7 +23,7 @@ struct Columns {
 };
 } // namespace
 
-/// Whether a value is a weight, or each token's of a table of them: an expert's.
+/// Whether a value is a weight, or gathered per token from a table of experts' weights.
 static bool isWeight(Value value) {
   if (auto gather = value.getDefiningOp<loom::GatherOp>())
     value = cast<RankedTensorType>(gather.getInput().getType()).getRank() > 2 ? gather.getInput()
@@ -31,8 +31,8 @@ static bool isWeight(Value value) {
   return value && loom::isWeight(value);
 }
 
-/// The columns of a weight that is multiplied, of experts the experts first; or the output channels
-/// of a convolution. Nothing of other operations.
+/// The columns of a weight that is multiplied, with the experts first if it has any; or the output
+/// channels of a convolution. Empty for other operations.
 static SmallVector<Columns> findColumns(Operation *op) {
   if (auto dot = dyn_cast<loom::DotGeneralOp>(op)) {
     bool isRight = isWeight(dot.getRhs());
@@ -54,15 +54,15 @@ static SmallVector<Columns> findColumns(Operation *op) {
 }
 
 namespace {
-/// The numbers of elements that cuts have to be multiples of, so that the reshapes that follow, as
-/// of columns into heads, can pass them on.
+/// The granules at which columns have to be cut so that the reshapes that follow, such as of
+/// columns into heads, can pass the cuts on.
 class Granules {
 public:
   explicit Granules(const Propagation &state) : state(state) {}
-  /// That of a dimension of an operation's result; 1 where no reshape follows.
+  /// The granule of a dimension of an operation's result; 1 if no reshape follows.
   int64_t find(Value value, int64_t dim) {
     if (known.empty())
-      // What reads a value is later.
+      // Backwards, so that readers are known first.
       for (Operation *op : llvm::reverse(state.getOperations()))
         for (Value result : op->getResults()) {
           int64_t rank = cast<RankedTensorType>(result.getType()).getRank();
@@ -81,7 +81,7 @@ private:
 };
 } // namespace
 
-/// What the next operations ask for, else those that read what they make.
+/// The granule that the readers ask for, else the one that the readers of their results ask for.
 int64_t Granules::look(Value value, int64_t dim) const {
   SmallVector<int64_t> later;
   for (OpOperand &use : value.getUses()) {
@@ -106,8 +106,7 @@ int64_t Granules::look(Value value, int64_t dim) const {
   return last == later.rend() ? 1 : *last;
 }
 
-/// True for what is an input with rows added or replaced, as the next key-value cache is of the
-/// last.
+/// True for an input with rows added or replaced, such as the next key-value cache.
 static bool extendsInput(Value value) {
   auto isInput = [](Value part) {
     auto type = cast<RankedTensorType>(part.getType());
@@ -120,7 +119,8 @@ static bool extendsInput(Value value) {
   return scatter && isInput(scatter.getInput());
 }
 
-/// When so many operations have been visited, the obstacle that is named need not be the first.
+/// After so many visits to operations, seeds stop early and may name a later obstacle than the
+/// first.
 static constexpr int64_t kMostExplained = 1 << 20;
 
 namespace {
@@ -129,7 +129,7 @@ struct AxisUse {
   int64_t contractions = 0, reductions = 0;
 };
 
-/// Counts the uses of an axis, and again only of what changed.
+/// Counts the uses of an axis, and recounts only what changed.
 class UseCounter {
 public:
   UseCounter(const Propagation &state, StringAttr axis)
@@ -152,7 +152,7 @@ private:
       return {};
     bool contracts = op->getNumOperands() > 1 &&
                      llvm::is_contained(state.getRule(op).kinds, FactorKind::Reduction);
-    // Sums to a number, as norms of gradients are, cost next to nothing.
+    // Reductions to a scalar, such as norms of gradients, cost next to nothing.
     bool isNumber = llvm::all_of(op->getResultTypes(), [](Type type) {
       return cast<RankedTensorType>(type).getNumElements() == 1;
     });
@@ -170,8 +170,8 @@ class ColumnSeeds {
 public:
   ColumnSeeds(Propagation &state, func::FuncOp func, StringAttr axis, bool explains)
       : state(state), axis(axis), uses(state, axis), explains(explains) {
-    // A state stays where it is, and so does a cache that goes round outside; a gradient may lie as
-    // its weight does.
+    // States, and caches that the caller feeds back, stay split as they are; a gradient may be
+    // split as its weight is.
     for (OpOperand &use : func.front().getTerminator()->getOpOperands())
       if (unsigned number = use.getOperandNumber(); !func.getResultAttr(number, loom::kState) &&
                                                     !func.getResultAttr(number, loom::kGradient) &&
@@ -181,17 +181,17 @@ public:
     before = {reshards, countReturned(), uses.getTotal()};
   }
 
-  /// Whether a split of these columns, cut on multiples of the granule, stays.
+  /// Tries to split these columns at multiples of the granule; returns whether the split stays.
   bool attempt(const Columns &columns, int64_t granule) {
     former.clear();
     bool stays = state.attempt([&] { return tryOne(columns, granule); });
-    // Of what was taken back, too, so that the next seed is told apart from this one.
+    // Also recounts what was undone, so that it is not taken for the next seed's change.
     count();
     return stays;
   }
 
 private:
-  /// All that seeds are judged by.
+  /// The criteria by which seeds are compared.
   struct Score {
     int64_t reshards, returned;
     AxisUse uses;
@@ -199,20 +199,20 @@ private:
 
   bool tryOne(const Columns &columns, int64_t granule);
   bool isHopeless();
-  /// Looks again at what has changed.
+  /// Recounts what has changed.
   void count() {
     reshards = state.countReshards([&](size_t index, int64_t was) {
       uses.recount(index);
       former.try_emplace(index, was);
     });
   }
-  /// Results of the model that are split over the axis.
+  /// The number of the model's results that are split over the axis.
   int64_t countReturned() const {
     return llvm::count_if(
         results, [&](Value result) { return state.lookup(result).sharding.usesAxis(axis); });
   }
   void noteGathering(Value weight) const;
-  /// Notes on a weight why its columns are not split, for those who explain and remark.
+  /// Notes on a weight why its columns are not split, for explanations and remarks.
   void noteObstacle(Value weight, const Twine &reason) const;
 
   Propagation &state;
@@ -222,13 +222,13 @@ private:
   int64_t visited = 0;        ///< operations, by all seeds
   SmallVector<Value> results; ///< of the model, where seeds must not add any split
   int64_t reshards = 0;
-  Score before; ///< with the seeds that stay
-  /// The reshards that operations had before this seed, of those that have been counted again.
+  Score before; ///< with all seeds kept so far
+  /// The former reshard counts of the operations recounted for this seed.
   llvm::DenseMap<size_t, int64_t> former;
 };
 } // namespace
 
-/// Whether this seed can no longer stay, however far it spreads: splits are only added to.
+/// Whether this seed cannot stay, however far it spreads: propagation only adds splits.
 bool ColumnSeeds::isHopeless() {
   count();
   return state.getLeastReshards() > before.reshards || countReturned() > before.returned;
@@ -240,7 +240,7 @@ bool ColumnSeeds::tryOne(const Columns &columns, int64_t granule) {
   if (!state.addAxis(columns.weight, columns.column, axis,
                      "strategy tp: column of " + loom::getNodeName(columns.loc), granule))
     return false;
-  bool isThorough = explains && visited < kMostExplained; // spreads as far as it goes
+  bool isThorough = explains && visited < kMostExplained; // propagates fully
   visited += state.run([&] { return !isThorough && isHopeless(); });
   count();
   if (reshards > before.reshards) {
@@ -252,8 +252,8 @@ bool ColumnSeeds::tryOne(const Columns &columns, int64_t granule) {
     noteObstacle(columns.weight, "a result of the model would be split");
     return false;
   }
-  // A pair of contractions for a reduction is worth it. What every contraction has to reduce for,
-  // as the features of a residual stream, is not.
+  // A pair of contractions is worth a reduction. A split that makes every contraction reduce, as of
+  // the features of a residual stream, is not.
   AxisUse use = uses.getTotal();
   if (2 * (use.reductions - before.uses.reductions) >
       use.contractions - before.uses.contractions + 1) {
@@ -296,7 +296,7 @@ void gridloom::seedColumns(Propagation &state, func::FuncOp func, StringAttr axi
     for (const Columns &columns : candidates) {
       if (seeds.attempt(columns, 1))
         return;
-      // Columns that do not come out even are cut between heads.
+      // Columns that do not divide evenly are cut between heads.
       int64_t granule = granules.find(op->getResult(0), columns.made);
       if (granule > 1 && seeds.attempt(columns, granule))
         return;

@@ -10,10 +10,10 @@
 
 namespace gridloom {
 
-/// Splits weights by column over the axis, one after the other in program order, where no value has
-/// to be gathered for it: where a later contraction takes the split dimension by row. What does not
-/// work out is taken back as soon as that is certain; with `explains`, while that is not too much
-/// work, only when it has spread as far as it goes, to note the first obstacle on the weight.
+/// Splits weights by column over `axis`, in program order, where a later contraction takes the
+/// split dimension by row, so that no value has to be gathered. A split that does not work out is
+/// undone as soon as that is certain; with `explains`, and within a limit of work, only after it
+/// has propagated fully, to note the first obstacle on the weight.
 void seedColumns(Propagation &state, mlir::func::FuncOp func, mlir::StringAttr axis, bool explains);
 
 } // namespace gridloom

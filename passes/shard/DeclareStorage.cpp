@@ -28,7 +28,7 @@ struct DeclareStoragePass : public gridloom::impl::DeclareStorageBase<DeclareSto
       if (sharding && !getStorage(value))
         setStorage(value, sharding);
     };
-    // As it is split, without the axes that cannot split it: a dimension of one element is whole.
+    // As it is split, without axes that cannot split it: a dimension of one element stays whole.
     auto declareWeight = [&](loom::GetWeightOp weight) {
       ShardingAttr sharding = getSharding(weight.getOutput());
       if (!sharding || getStorage(weight.getOutput()))

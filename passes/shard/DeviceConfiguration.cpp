@@ -40,7 +40,7 @@ std::string gridloom::unescapeStored(StringRef line, bool &isPattern) {
   return text;
 }
 
-/// More than anyone annotates by hand or tool, and few enough to try every mesh.
+/// Limit on devices: more than anyone annotates, and few enough to try every mesh.
 static constexpr int64_t kMaxConfigured = 1 << 16;
 
 namespace {
@@ -49,7 +49,7 @@ struct Axis {
   int64_t size;
 };
 
-/// A mesh under trial. Devices are counted row-major over the axes.
+/// A candidate mesh. Devices are counted row-major over the axes.
 struct Shape {
   SmallVector<Axis> axes;
   int64_t stageAxis = -1;
@@ -120,7 +120,7 @@ static std::vector<Annotation> getValues(DictionaryAttr annotations) {
 // From device lists to mesh axes
 //===----------------------------------------------------------------------===//
 
-/// Shard of every device; -1 where a device has none. Nothing if a device has two.
+/// The shard of every device; -1 if it has none. Nullopt if a device has two or does not exist.
 static std::optional<std::vector<int64_t>> getShardOfDevice(const Annotation &annotation,
                                                             int64_t devices) {
   std::vector<int64_t> shardOf(devices, -1);
@@ -141,14 +141,14 @@ static SmallVector<int64_t> getIndex(const Annotation &annotation, int64_t shard
   return index;
 }
 
-/// The mesh axes each dimension is cut over; nothing if no choice of them puts every shard where
-/// the annotation has it.
+/// The mesh axes that cut each dimension; nullopt if no choice of axes puts every shard where the
+/// annotation has it.
 static std::optional<DimAxes> fit(const Annotation &annotation, const Shape &shape) {
   int64_t devices = shape.getSize();
   std::optional<std::vector<int64_t>> shardOf = getShardOfDevice(annotation, devices);
   if (!shardOf)
     return std::nullopt;
-  // All devices of some stages have the tensor, and no others.
+  // In each stage, all devices hold the tensor or none.
   int64_t base = -1;
   SmallVector<int64_t> perStage(shape.stageAxis < 0 ? 1 : shape.axes[shape.stageAxis].size, 0);
   for (int64_t device = 0; device < devices; ++device)
@@ -164,7 +164,7 @@ static std::optional<DimAxes> fit(const Annotation &annotation, const Shape &sha
                       }))
     return std::nullopt;
 
-  // An axis cuts the dimension along which a step on it leads to another shard.
+  // An axis cuts the dimension whose shard index changes by a step along the axis.
   DimAxes axes(annotation.dims.size());
   SmallVector<SmallVector<std::pair<int64_t, size_t>>> steps(annotation.dims.size());
   for (size_t axis = 0; axis < shape.axes.size(); ++axis) {
@@ -225,7 +225,7 @@ static bool forEachFactorisation(int64_t rest, size_t count, SmallVectorImpl<int
   return false;
 }
 
-/// The mesh with the fewest axes on which all annotations can be said.
+/// The mesh with the fewest axes that can express all annotations.
 static std::optional<Shape> inferShape(ArrayRef<Annotation> values, int64_t devices,
                                        int64_t stages) {
   Shape shape;
@@ -253,7 +253,7 @@ static std::optional<Shape> inferShape(ArrayRef<Annotation> values, int64_t devi
   return std::nullopt;
 }
 
-/// "data=2,pipe=2" with the name of the stages' axis; nothing if it cannot be read.
+/// Parses "data=2,pipe=2" with the name of the stages' axis; nullopt if malformed.
 static std::optional<Shape> parseShape(StringRef mesh, StringRef stageAxis, int64_t stages) {
   Shape shape;
   for (StringRef part : llvm::split(mesh, ',')) {
@@ -302,7 +302,7 @@ static FailureOr<Shape> checkShape(ModuleOp module, ArrayRef<Annotation> values,
 // Onto values
 //===----------------------------------------------------------------------===//
 
-/// The sharding of a value of `type`; fails, with an error, if it cannot be.
+/// The sharding of a value of `type`; fails, with an error, if there is none.
 static FailureOr<Sharding> makeSharding(const Annotation &annotation, const Shape &shape,
                                         RankedTensorType type) {
   MLIRContext *context = type.getContext();
@@ -388,7 +388,7 @@ LogicalResult Applier::applyValue(const Annotation &annotation, Value value,
                           << "', along which devices run different pipeline stages; give the axis "
                              "another name";
   ShardingAttr attr = sharding.getAttr(mesh);
-  // Simplification makes one value of tensors that are equal.
+  // Simplification merges equal tensors into one value.
   if (ShardingAttr before = getSharding(value)) {
     OriginAttr origin = getOrigin(value);
     if (before != attr)

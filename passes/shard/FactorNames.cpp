@@ -1,4 +1,4 @@
-//===- FactorNames.cpp - what strategy files call factors -----------------===//
+//===- FactorNames.cpp - names of factors in strategy files ---------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -47,7 +47,7 @@ bool gridloom::mayHaveFactor(Operation *op, StringRef name) {
     int64_t number;
     return !text.getAsInteger(10, number) && number >= 0 && number < most;
   };
-  // A dimension has at most a part of each of the other tensor's.
+  // A dimension has at most one factor of each of the other tensor's dimensions.
   auto [dim, place] = name.split('.');
   return isBelow(dim, isOperands ? operand : result) &&
          (!name.contains('.') || isBelow(place, isOperands ? result : operand));

@@ -1,4 +1,4 @@
-//===- FactorNames.h - what strategy files call factors ---------*- C++ -*-===//
+//===- FactorNames.h - names of factors in strategy files -------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -13,14 +13,13 @@
 
 namespace gridloom {
 
-/// A name for each factor of the operation's rule: the dimension of its result that the factor is,
-/// `d0`, or of an operand where no result has it, `in0.d1`; of several results' the later ones have
-/// `out1.d0`. Of the factors that make up one dimension each has its number, major first: `d1.0`,
-/// `d1.1`. A factor of no tensor is `f3`.
+/// Names each factor of the operation's rule after the dimension that it is: of a result, `d0`, or
+/// if no result has it of an operand, `in0.d1`. Later results have `out1.d0`. Several factors of
+/// one dimension are numbered, major first: `d1.0`, `d1.1`. A factor of no tensor is `f3`.
 std::vector<std::string> getFactorNames(mlir::Operation *op, const dist::ShardingRule &rule);
 
-/// Whether an operation like this of other sizes may have a factor of the name: which dimensions of
-/// a reshape are made of several factors depends on sizes.
+/// Whether the same operation at other sizes may have a factor of this name: sizes decide which
+/// dimensions of a reshape consist of several factors.
 bool mayHaveFactor(mlir::Operation *op, llvm::StringRef name);
 
 } // namespace gridloom

@@ -38,7 +38,7 @@ void NameTable::addPatterns(StringRef name, llvm::SmallVectorImpl<unsigned> &fou
         unused.reset(i);
       }
   };
-  // Either way is short: there are few patterns, or the names are.
+  // Loops over whichever is shorter, the patterns' prefixes or the name.
   if (patterns.size() < name.size()) {
     for (const auto &entry : patterns)
       if (name.starts_with(entry.getKey()))
@@ -116,7 +116,7 @@ static SmallVector<std::string> listPatterns(const NamedText &name, FoldStyle st
     return patterns;
   }
   patterns = starNumbers(name.full);
-  // An operation inside of a node: "NODE:broadcast#2".
+  // An operation inside a node: "NODE:broadcast#2".
   if (size_t colon = name.full.rfind(':'); colon != std::string::npos) {
     StringRef node = StringRef(name.full).take_front(colon + 1);
     patterns.push_back((node + "*").str());
@@ -129,15 +129,15 @@ static SmallVector<std::string> listPatterns(const NamedText &name, FoldStyle st
 namespace {
 struct Pattern {
   std::string key, text;
-  size_t agree = 0; ///< names of the family that it is true of
+  size_t agree = 0; ///< names whose text it gives
 };
 
-/// Names in order from their first letter and from their last one, so that a pattern is compared
-/// with few of them: those that begin, or end, as it does.
+/// Names sorted forwards and backwards, so that a pattern is compared only with the names that
+/// begin, or end, as it does.
 class NameIndex {
 public:
   explicit NameIndex(ArrayRef<NamedText> names);
-  /// The names that a pattern matches, in order, each with whether it is the full name.
+  /// The names that a pattern matches, in order; each with whether its full name matches.
   SmallVector<std::pair<size_t, bool>> match(StringRef pattern) const;
 
 private:
@@ -160,7 +160,7 @@ private:
   bool isRight(size_t index) const;
   void addExceptions();
 
-  /// What the chosen patterns with the most literals say of a name.
+  /// The text that the chosen patterns with the most literals give a name.
   struct Cover {
     bool any = false, mixed = false;
     size_t literals = 0;
@@ -187,7 +187,7 @@ private:
 };
 } // namespace
 
-/// Orders texts as if they were written from right to left.
+/// Orders texts by their reversals.
 static bool isBeforeBackward(StringRef a, StringRef b) {
   return std::lexicographical_compare(a.rbegin(), a.rend(), b.rbegin(), b.rend());
 }
@@ -223,7 +223,7 @@ SmallVector<std::pair<size_t, bool>> NameIndex::match(StringRef pattern) const {
   for (const Entry &entry : range)
     if (matchesPattern(pattern, entry.text))
       matched.push_back({entry.name, entry.isFull});
-  // What matches by its full name matches by that.
+  // A match of the full name takes precedence over one of the base.
   llvm::sort(matched, [](auto a, auto b) {
     return std::pair(a.first, !a.second) < std::pair(b.first, !b.second);
   });
@@ -233,12 +233,12 @@ SmallVector<std::pair<size_t, bool>> NameIndex::match(StringRef pattern) const {
   return matched;
 }
 
-/// Patterns that two or more names share, and that few of their family contradict; the best first.
+/// The patterns with a text that two or more names share; those with the most such names first.
 std::vector<Pattern> Folder::rankPatterns() const {
   llvm::MapVector<StringRef, llvm::MapVector<StringRef, size_t>> families;
   llvm::StringSet<> pool;
   for (const NamedText &name : names) {
-    // A text of a name without need is not for others to follow.
+    // Names that need no line do not suggest patterns.
     if (!name.needed)
       continue;
     for (const std::string &pattern : listPatterns(name, style))
@@ -251,14 +251,14 @@ std::vector<Pattern> Folder::rankPatterns() const {
     if (most->second > 1)
       ranked.push_back({pattern.str(), most->first.str(), most->second});
   }
-  // Among equals the one that says less of other names.
+  // Of equals the longer one, which matches fewer other names.
   llvm::stable_sort(ranked, [](const Pattern &a, const Pattern &b) {
     return std::tuple(a.agree, a.key.size()) > std::tuple(b.agree, b.key.size());
   });
   return ranked;
 }
 
-/// Takes the pattern if it says of two names or more what nothing else does, and is wrong of few.
+/// Takes the pattern if it adds the text of two or more names and breaks at most a quarter as many.
 void Folder::choose(const std::string &key, const std::string &text) {
   SmallVector<std::pair<size_t, bool>> matched = index.match(key);
   size_t gain = 0, loss = 0;
@@ -266,7 +266,7 @@ void Folder::choose(const std::string &key, const std::string &text) {
   for (auto [i, isFull] : matched) {
     const NamedText &name = names[i];
     if (full[i].any && !isFull)
-      continue; // other patterns decide
+      continue; // patterns for the full name decide
     const Cover &before = full[i].any ? full[i] : base[i];
     Cover after = (isFull ? full : base)[i];
     after.add(key, text);
@@ -285,7 +285,7 @@ void Folder::choose(const std::string &key, const std::string &text) {
     (isFull ? full : base)[i].add(key, said);
 }
 
-/// Whether the lines so far say of a name what they have to.
+/// Whether the lines so far give a name its text.
 bool Folder::isRight(size_t at) const {
   const NamedText &name = names[at];
   for (StringRef key : {name.full, name.base})
@@ -295,10 +295,10 @@ bool Folder::isRight(size_t at) const {
   return cover.any ? cover.says(name.text) : !name.needed;
 }
 
-/// A line for each name of which patterns say nothing, or something else.
+/// Adds a line for each name that patterns do not give its text.
 void Folder::addExceptions() {
-  // A line for a base name says it of all that are called so. Where one of them has that very name,
-  // the line is its own.
+  // A line for a base name applies to all that are called so. If the base is itself a full name,
+  // the line has that name's text.
   llvm::StringMap<StringRef> texts;
   for (const NamedText &name : names)
     texts.try_emplace(name.base, name.text);
@@ -315,7 +315,7 @@ void Folder::addExceptions() {
       exact[key] = name.text;
       lines.emplace_back(i, key, name.text);
       changed = true;
-      // A name with a star is a pattern, too, whatever it was meant for.
+      // A name with a star also acts as a pattern.
       if (StringRef(key).contains('*'))
         for (auto [at, isFull] : index.match(key))
           (isFull ? full : base)[at].add(key, name.text);
@@ -326,7 +326,7 @@ void Folder::addExceptions() {
 std::vector<std::pair<std::string, std::string>> Folder::run() {
   full.resize(names.size());
   base.resize(names.size());
-  // Again, since what was wrong of many may be right but for what was chosen after it.
+  // Twice, since a pattern that was wrong for many may fit after others were chosen.
   std::vector<Pattern> patterns = rankPatterns();
   for (int round = 0; round < 2; ++round)
     for (const Pattern &pattern : patterns)

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What is said of a layer is said of all layers like it: `layers.*.mlp.up.weight`. A list by name
-// is looked up by exact names first, then by the patterns with the most text besides stars, so that
-// one line can be an exception to another.
+// One line can describe all similar layers: `layers.*.mlp.up.weight`. Names are looked up by exact
+// key first, then by the patterns with the most text besides stars, so that one line can be an
+// exception to another.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_PASSES_SHARD_NAMEPATTERNS_H
@@ -25,16 +25,16 @@
 
 namespace gridloom {
 
-/// Finds the keys of a list that speak of a name. Keys are exact names, or patterns.
+/// Finds the keys of a list that apply to a name. Keys are exact names, or patterns.
 class NameTable {
 public:
   explicit NameTable(llvm::ArrayRef<llvm::StringRef> keys);
 
-  /// The keys that decide about `full`, one of the things called `base`: the key that is `full`,
-  /// else that is `base`, else of the patterns that match `full` those with the most text besides
-  /// stars, else of those that match `base`.
+  /// The keys that decide about `full`, one of the things called `base`. In order of precedence:
+  /// the key equal to `full`, the key equal to `base`, of the patterns that match `full` those with
+  /// the most text besides stars, the same for `base`.
   llvm::SmallVector<unsigned, 2> find(llvm::StringRef full, llvm::StringRef base);
-  /// Keys that no name asked for so far is or matches.
+  /// Keys that applied to none of the names looked up so far.
   const llvm::BitVector &getUnused() const { return unused; }
 
 private:
@@ -47,23 +47,23 @@ private:
   llvm::BitVector unused;
 };
 
-/// What is said of one name.
+/// A name and what a list says of it.
 struct NamedText {
   std::string full; ///< one of the things called `base`
   std::string base;
   std::string text;
-  /// Whether the list has to say it; if not, the list says nothing else of it either.
+  /// Whether the list has to say it; if not, the list may leave it out, but not contradict it.
   bool needed = true;
 };
 
-/// What names have in common in a folded list.
+/// Which names a folded list describes by one pattern.
 enum class FoldStyle {
-  Repeats, ///< layers alike: numbers become stars, as do the inner operations of a node
-  Prefixes ///< what lies together: all below `/layers.0/`
+  Repeats, ///< similar layers: numbers become stars, as do the inner operations of a node
+  Prefixes ///< a common prefix: all below `/layers.0/`
 };
 
 /// The shortest list of keys and texts that this finds with which NameTable gives every needed name
-/// its text, in the order of the names. Full names differ.
+/// its text, in the order of the names. Full names must be distinct.
 std::vector<std::pair<std::string, std::string>> foldNames(llvm::ArrayRef<NamedText> names,
                                                            FoldStyle style);
 

@@ -40,7 +40,7 @@ struct PinReductionsPass : public gridloom::impl::PinReductionsBase<PinReduction
   }
 
 private:
-  /// What a line of the file says is no partial sum.
+  /// The values that a line of the file says are whole, not partial sums.
   llvm::SetVector<Value> findWhole() {
     llvm::SetVector<Value> whole;
     StrategyLookup lookup(*given, getOperation(), {StrategySection::Nodes});

@@ -36,8 +36,8 @@ struct PropagatePass : public gridloom::impl::PropagateBase<PropagatePass> {
   /// The shardings of states, the same in all functions that use them.
   using StateShardings = llvm::DenseMap<StringAttr, std::pair<ShardingAttr, StringRef>>;
 
-  /// A state is kept as it is read: its result is split like its argument. A function may read a
-  /// state that another one updates.
+  /// Gives a state's result the sharding of its argument, and records it for other functions: one
+  /// may read a state that another updates.
   static void declareStates(func::FuncOp func, StateShardings &states) {
     llvm::DenseMap<StringAttr, unsigned> arguments;
     for (BlockArgument argument : func.getArguments())
@@ -53,7 +53,7 @@ struct PropagatePass : public gridloom::impl::PropagateBase<PropagatePass> {
         }
   }
 
-  /// Closes a function's shardings, then those of the bodies it runs.
+  /// Completes and closes the shardings of a function, then those of the bodies it runs.
   void complete(func::FuncOp func, const Mesh &mesh, StateShardings &states) const {
     for (BlockArgument argument : func.getArguments())
       if (auto state = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState))

@@ -1,4 +1,4 @@
-//===- Propagation.cpp - shardings spread over a function -----------------===//
+//===- Propagation.cpp - shardings propagated over a function -------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -71,8 +71,8 @@ static void readOrigin(Propagation::Entry &entry, OriginAttr origin) {
       entry.origins.push_back({axis, origin ? origin.describeAxis(axis) : ""});
 }
 
-/// 0 for an operation whose tensors all have the same factors, split or joined into dimensions as
-/// it may be; 2 for one that computes partial results; 1 for others.
+/// 0 for an operation whose tensors all have the same factors, even if split or joined into other
+/// dimensions; 2 for one that computes partial results; 1 for others.
 static size_t getPriority(const ShardingRule &rule) {
   if (llvm::is_contained(rule.kinds, FactorKind::Reduction))
     return 2;
@@ -141,19 +141,19 @@ bool Propagation::addAxis(Value value, int64_t dim, StringAttr axis, StringRef o
   Entry &entry = entries[value];
   Sharding::Dim &target = entry.sharding.dims[dim];
   bool inTime = isMicroAxis(axis);
-  // Micro-batches take their granule from what they cut. Closing a dimension says on which devices
-  // its parts are, not when.
+  // Micro-batches have the granule of the dimension they cut. Closing a dimension fixes on which
+  // devices its parts are, not when they are computed.
   if (inTime)
     granule = target.granule;
   if ((!target.open && !inTime) || entry.sharding.usesAxis(axis) ||
       (!target.axes.empty() && target.granule != granule))
     return false;
-  // Micro-batches are minor to all axes of their dimension, and one more major axis would change
-  // which elements they hold, here and not elsewhere.
+  // Micro-batches are minor to all axes of their dimension; one more major axis would change which
+  // elements they hold, in this value only.
   if (llvm::any_of(target.axes, isMicroAxis))
     return false;
-  // Shards need not be equal, but there is to be something for everyone; what is cut in time has no
-  // room for padding.
+  // Shards may be unequal, but every device must get something; a dimension cut into micro-batches
+  // cannot be padded.
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getNumElements() == 0)
     return false; // nothing to split
@@ -176,7 +176,7 @@ bool Propagation::visit(Operation *op) {
   llvm::append_range(values, op->getResults());
   FactorSplits splits = getSplits(op); // a copy: what follows changes it
 
-  // The origin of an axis: the first tensor that has it, else the operation's own splits.
+  // The origin of an axis: of the first tensor that has it, else the operation's own splits.
   auto originOf = [&](StringAttr axis) -> std::string {
     for (Value value : values)
       if (const Entry &entry = lookup(value); entry.sharding.usesAxis(axis))
@@ -231,7 +231,7 @@ bool Propagation::runToFixpoint(uint8_t level, llvm::function_ref<bool()> stops)
   return true;
 }
 
-/// Operations that are visited before it is first asked whether there is hope.
+/// The number of visits before `isHopeless` is first called.
 static constexpr int64_t kFirstAsked = 32;
 
 int64_t Propagation::run(llvm::function_ref<bool()> isHopeless) {
@@ -250,7 +250,7 @@ int64_t Propagation::run(llvm::function_ref<bool()> isHopeless) {
 
 bool Propagation::attempt(llvm::function_ref<bool()> trial) {
   SmallVector<std::pair<Value, Entry>> changes;
-  std::optional<Worklist> before; // none is the usual case
+  std::optional<Worklist> before; // usually empty
   if (unvisited.getFirst() >= 0)
     before = unvisited;
   auto *outer = std::exchange(journal, &changes);
@@ -327,7 +327,7 @@ Propagation::Reshards Propagation::countReshards(Operation *op) const {
        llvm::zip_equal(op->getResults(), ArrayRef(required).take_back(op->getNumResults()))) {
     const Sharding &have = lookup(result).sharding;
     count.all += have.dims != sharding.dims;
-    // What is split less than required may yet be split more.
+    // A result that is split less than required may yet be split more.
     count.isLasting |= !llvm::all_of_zip(have.dims, sharding.dims, isRequired);
   }
   return count;

@@ -1,4 +1,4 @@
-//===- Propagation.h - shardings spread over a function ---------*- C++ -*-===//
+//===- Propagation.h - shardings propagated over a function -----*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -15,14 +15,14 @@
 
 namespace gridloom {
 
-/// Numbers below a limit, in order from either end. What is far from all of them costs nothing.
+/// A set of numbers below a limit, iterated from either end. The empty ends cost nothing.
 class Worklist {
 public:
   void fill(size_t count);
   void insert(size_t number);
   void erase(size_t number) { bits.reset(number); }
   void clear();
-  /// -1 where there is none.
+  /// These return -1 if there is no such number.
   int getFirst();
   int getLast();
   int getNext(int number) const;
@@ -30,11 +30,11 @@ public:
 
 private:
   llvm::BitVector bits;
-  /// All numbers are from `begin` to below `end`.
+  /// All numbers are in [begin, end).
   size_t begin = 0, end = 0;
 };
 
-/// The shardings of all values of one function, and the way they grow.
+/// The shardings of all values of one function, and how they propagate.
 class Propagation {
 public:
   struct Entry {
@@ -51,18 +51,17 @@ public:
   /// Starts from the shardings on the function's values; values without one are open.
   Propagation(mlir::func::FuncOp func, const dist::Mesh &mesh);
 
-  /// Adds `axis` as the minor axis of a dimension cut on multiples of `granule`, when the dimension
-  /// is open and large enough, is not cut into micro-batches, and the value does not use the axis.
-  /// The axis of micro-batches divides a dimension evenly, a closed one too. Returns whether it
-  /// did.
+  /// Adds `axis` as the minor axis of a dimension cut on multiples of `granule` elements, if the
+  /// dimension is open, large enough and not cut into micro-batches, and the value does not use the
+  /// axis. The micro-batch axis may also cut a closed dimension, but has to divide it evenly.
+  /// Returns whether the axis was added.
   bool addAxis(mlir::Value value, int64_t dim, mlir::StringAttr axis, llvm::StringRef origin,
                int64_t granule = 1);
 
-  /// Applies the operations' rules until nothing changes: first of those that pass shardings on as
-  /// they are (elementwise, reshape, transpose), then of other moves, then of contractions and
-  /// reductions, so that where shardings meet, the nearer one was there first. Stops early where
-  /// `isHopeless`, which is asked ever more seldom, says so. Returns how often operations were
-  /// visited.
+  /// Applies the operations' rules to a fixpoint: first operations that pass shardings on unchanged
+  /// (elementwise, reshape, transpose), then other data movement, then contractions and reductions,
+  /// so that where shardings meet, the nearer one wins. Stops early if `isHopeless` returns true;
+  /// it is called ever more rarely. Returns the number of visits to operations.
   int64_t run(llvm::function_ref<bool()> isHopeless = nullptr);
 
   const Entry &lookup(mlir::Value value) const { return entries.find(value)->second; }
@@ -77,7 +76,7 @@ public:
   /// The shardings of an operation's tensors: operands, then results.
   llvm::SmallVector<dist::Sharding> getShardings(mlir::Operation *op) const;
 
-  /// How an operation's factors are split: as it says itself, else as merged from its tensors'
+  /// How an operation's factors are split: by its `dist.splits`, else as merged from its tensors'
   /// shardings. Valid until one of these changes.
   const dist::FactorSplits &getSplits(mlir::Operation *op) const;
 
@@ -85,45 +84,44 @@ public:
   /// tensor.
   llvm::SmallVector<dist::Sharding> getRequired(mlir::Operation *op) const;
 
-  /// The number of operands that would move between devices other than by reducing partial sums.
-  /// Tells the indices of operations whose values may have changed since it was counted last, and
-  /// what it was for them.
+  /// The number of operand dimensions that have to move between devices, and of results made in
+  /// another sharding than they have. Reductions do not count. Calls `recounted` with the index and
+  /// former count of each operation whose values may have changed since the last call.
   int64_t countReshards(llvm::function_ref<void(size_t, int64_t)> recounted);
-  /// The same of one operation, as it was counted last.
+  /// The count of one operation at the last countReshards.
   int64_t getReshards(size_t index) const { return reshards[index].all; }
-  /// As many there will be at least, whatever is split more: operations that cannot take a tensor
-  /// as it is split, or have two that they cannot both take so.
+  /// A lower bound on countReshards after any further splits: the operations that cannot take a
+  /// tensor as it is split, or have two that they cannot both take so.
   int64_t getLeastReshards() const { return lastingReshards; }
 
-  /// Runs `trial`, and takes back what it changed here unless it returns true; returns what it did.
+  /// Runs `trial` and returns its result; if that is false, undoes its changes to this object.
   bool attempt(llvm::function_ref<bool()> trial);
 
-  /// Writes shardings and origins onto the function; `close` ends their growth. `reasons` are the
-  /// origins of values that are not split.
+  /// Writes shardings and origins onto the function; `close` closes all dimensions. `reasons` are
+  /// the origins of values that are not split.
   struct Reason {
-    /// The deciding fact: the value or the mesh, an operation next to it, what a strategy tried in
-    /// vain, the reason of a value near it, or nothing.
+    /// What decided: the value or the mesh, an operation next to it, an obstacle that a strategy
+    /// met, the reason of a value near it, or nothing.
     enum class Basis { Value, Operation, Strategy, Neighbour, Nothing };
     Basis basis;
     std::string text;
-    std::string kind;       ///< the same without the node
-    mlir::StringAttr tried; ///< the strategy's axis
+    std::string kind;       ///< the text without the node
+    mlir::StringAttr tried; ///< the axis that a strategy tried
   };
   using Reasons = llvm::DenseMap<mlir::Value, Reason>;
   void commit(bool close, const Reasons &reasons = Reasons()) const;
 
 private:
-  /// Of an operation: how many of its tensors move, and whether some will, however they grow.
+  /// Of an operation: its number of reshards, and whether one remains however shardings grow.
   struct Reshards {
     int64_t all = 0;
     bool isLasting = false;
   };
 
   bool visit(mlir::Operation *op);
-  /// Visits operations of at most this level until nothing changes, or it is to stop; whether it
-  /// was not.
+  /// Visits operations of at most this level to a fixpoint; returns false if `stops` ended it.
   bool runToFixpoint(uint8_t level, llvm::function_ref<bool()> stops);
-  /// Notes that operations around `value` have to be seen again.
+  /// Queues the operations around `value` for another visit.
   void touch(mlir::Value value);
   Reshards countReshards(mlir::Operation *op) const;
   dist::FactorSplits findSplits(mlir::Operation *op) const;
@@ -131,11 +129,11 @@ private:
   mlir::func::FuncOp func;
   dist::Mesh mesh;
   llvm::DenseMap<mlir::Value, Entry> entries;
-  /// Constant data, shared by the copies for every seed that is tried.
+  /// Constant data, shared by copies of this object.
   struct Program {
     llvm::SmallVector<mlir::Operation *> operations;
-    /// When each speaks: 0 for those that speak first, 1 for those before contractions, 2 for
-    /// these.
+    /// When each propagates: 0 passes shardings on unchanged, 1 is other movement, 2 contracts or
+    /// reduces.
     llvm::SmallVector<uint8_t> levels;
     llvm::DenseMap<mlir::Operation *, unsigned> indices;
     llvm::DenseMap<mlir::Operation *, dist::ShardingRule> rules;
@@ -143,11 +141,11 @@ private:
   std::shared_ptr<const Program> program;
   /// Operations whose values changed since they were last visited, and last counted.
   Worklist unvisited, uncounted;
-  /// By operation, as long as its values have not changed.
+  /// By operation; reset when its values change.
   mutable std::vector<std::optional<dist::FactorSplits>> splits;
   llvm::SmallVector<Reshards> reshards;
   int64_t totalReshards = 0, lastingReshards = 0;
-  /// Entries before they changed, during an attempt.
+  /// The former entries of changed values, during an attempt.
   llvm::SmallVector<std::pair<mlir::Value, Entry>> *journal = nullptr;
 };
 

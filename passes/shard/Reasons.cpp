@@ -66,7 +66,7 @@ static Value getTensor(Operation *op, int64_t index) {
 }
 
 namespace {
-/// Looks for the operation next to a value that keeps it whole.
+/// Finds the operation next to a value that keeps it whole.
 class Explainer {
 public:
   explicit Explainer(const Propagation &state);
@@ -116,7 +116,7 @@ Explainer::Explainer(const Propagation &state) : state(state) {
       axes.push_back(axis);
 }
 
-/// Nothing to cut, or too little for any axis.
+/// Why the size of the value, or the mesh, rules out a split; "" if they do not.
 std::string Explainer::explainSize(Value value) const {
   auto type = cast<RankedTensorType>(value.getType());
   if (axes.empty())
@@ -183,7 +183,7 @@ Explainer::Reason Explainer::explainAt(Operation *op, int64_t index) const {
                             : mergeFactors(rule, state.getShardings(op), getTensorTypes(op),
                                            state.getMesh(), &conflicts);
   auto type = cast<RankedTensorType>(getTensor(op, index).getType());
-  // The operation would split it, but it was not to be had.
+  // The operation asks for a split that the value could not take.
   Sharding target = project(rule, index, splits, state.getMesh());
   for (auto [number, dim] : llvm::enumerate(target.dims)) {
     AxisList wanted = keepSpatial(dim.axes);
@@ -214,7 +214,7 @@ Propagation::Reason Explainer::explain(Value value) const {
   // If a strategy tried to split the value, its obstacle is the better reason.
   if (OriginAttr obstacle = getObstacle(value)) {
     StringRef why = obstacle.getReplicated();
-    // Every layer has such a node: they are of one kind.
+    // The same node of every layer makes one kind.
     return {Basis::Strategy, why.str(), why.split(" for '").first.str(), obstacle.getTried()};
   }
   Reason best = {kNoReason, ""};
@@ -241,8 +241,8 @@ Propagation::Reason Explainer::explain(Value value) const {
   return {Basis::Operation, fill(node), fill("its node"), {}};
 }
 
-/// A value that nothing speaks of is whole because what it is computed from or with is: gives such
-/// values the reason of the nearest that has one of its own.
+/// Gives values without a reason of their own the reason of the nearest value that has one: they
+/// are whole because what they are computed from or with is.
 static void spreadReasons(const Propagation &state, Propagation::Reasons &reasons) {
   using Basis = Propagation::Reason::Basis;
   SmallVector<std::pair<Value, Value>> queue; // value, and the one its reason is from
@@ -333,7 +333,7 @@ void gridloom::remarkReplicated(const Propagation &state, const Propagation::Rea
 void gridloom::remarkConflicts(const Propagation &state) {
   for (Operation *op : state.getOperations()) {
     if (op->hasAttr(kSplits))
-      continue; // nothing was weighed
+      continue; // given, not chosen by cost
     SmallVector<FactorConflict> conflicts;
     SmallVector<Sharding> shardings = state.getShardings(op);
     mergeFactors(state.getRule(op), shardings, getTensorTypes(op), state.getMesh(), &conflicts);

@@ -10,22 +10,22 @@
 
 namespace gridloom {
 
-/// What a strategy that tried to split a weight or state met, kept on its read or argument while
-/// shardings are chosen; null where none tried.
+/// The obstacle met by a strategy that tried to split a weight or state, kept on its read or
+/// argument while shardings are chosen; null if none tried.
 dist::OriginAttr getObstacle(mlir::Value weight);
-/// Notes it. Of a weight that is computed with in another type, on the weight.
+/// Sets the obstacle; for a weight converted to another type, on the weight itself.
 void setObstacle(mlir::Value weight, dist::OriginAttr obstacle);
 void removeObstacles(mlir::func::FuncOp func);
 
 /// For every value of a completed propagation that no axis splits, why not: a sentence that names
-/// the ONNX node that decides. Axes that cut in time and the one of
-/// the pipeline's stages split no value; where the mesh has no other, that is the reason.
+/// the ONNX node that decides. The axes of micro-batches and of pipeline stages split no value; a
+/// mesh without others is the reason.
 Propagation::Reasons explainReplicated(const Propagation &state);
 
-/// The same where a strategy tried to split the value, and of the others none.
+/// The same, for values that a strategy tried to split only.
 Propagation::Reasons noteObstacles(const Propagation &state);
 
-/// Emits a remark per kind of reason, with the first few of the values that have it.
+/// Emits one remark per kind of reason, with the first few of its values.
 void remarkReplicated(const Propagation &state, const Propagation::Reasons &reasons);
 
 /// Emits a remark wherever an operation's tensors ask for different splits: the node, the values,

@@ -1,4 +1,4 @@
-//===- RequireUsedAxes.cpp - no axis of the mesh for nothing ----------------===//
+//===- RequireUsedAxes.cpp - refuse meshes with unused axes -----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -19,7 +19,7 @@ namespace gridloom {
 #include "passes/shard/Passes.h.inc"
 } // namespace gridloom
 
-/// Calls `visit` for each weight with its name, as a read of a file or a state that is trained.
+/// Calls `visit` for each weight, read from a file or trained as a state, with its name.
 static void forEachWeight(ModuleOp module, llvm::function_ref<void(Value, StringRef)> visit) {
   for (auto func : module.getOps<func::FuncOp>()) {
     for (BlockArgument argument : func.getArguments())
@@ -30,8 +30,8 @@ static void forEachWeight(ModuleOp module, llvm::function_ref<void(Value, String
   }
 }
 
-/// What stands in the way, in parentheses: the first weight that is given without the axis, though
-/// other axes split it, or else the first that was tried in vain. Empty if there is none.
+/// The obstacle, in parentheses: the first weight that a user split, but not over the axis, else
+/// the first that a strategy failed to split. Empty if there is none.
 static std::string describeObstacle(ModuleOp module, StringAttr axis) {
   std::string given, tried;
   forEachWeight(module, [&](Value weight, StringRef name) {
@@ -52,8 +52,8 @@ static std::string describeObstacle(ModuleOp module, StringAttr axis) {
   return given.empty() ? tried : given;
 }
 
-/// Whether every input's batch, its dimension that is split or else the first, has a row for each
-/// device of the axis besides.
+/// Whether every input's batch, the dimension that is split most or else the first, has a row for
+/// each device of the axis besides.
 static bool canSplitBatch(ModuleOp module, const Mesh &mesh, int64_t devices) {
   bool found = false;
   for (auto func : module.getOps<func::FuncOp>())
@@ -113,7 +113,7 @@ struct RequireUsedAxesPass : public gridloom::impl::RequireUsedAxesBase<RequireU
     for (const Mesh::Axis &axis : mesh.getAxes()) {
       if (axis.size == 1 || axis.name.getValue() == stageAxis || used.contains(axis.name))
         continue;
-      // The longest dimension may not be one that can be split; it bounds what can.
+      // An upper bound: the longest dimension may not be one that can be split.
       auto error = getOperation().emitError("axis '")
                    << axis.name.getValue() << "' of " << axis.size
                    << " devices splits nothing of the model: ";

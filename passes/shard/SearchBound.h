@@ -13,11 +13,11 @@
 
 namespace gridloom {
 
-/// Of a choice of splits on one mesh, as the search counts: on a device, one operation after
-/// another; with stages a step of all micro-batches.
+/// Time and lower bound of splits chosen on one mesh, as the search estimates them: operations run
+/// one after another on a device; with stages it is a step of all micro-batches.
 struct SearchBound {
-  double costMs = 0;  ///< of what was chosen
-  double boundMs = 0; ///< no choice takes less; with stages: none with these stages
+  double costMs = 0;  ///< of the chosen splits
+  double boundMs = 0; ///< no choice takes less; with stages: no choice with these stages
 };
 
 inline constexpr llvm::StringLiteral kSearchBound = "dist.search_bound";
@@ -27,7 +27,7 @@ inline void setSearchBound(mlir::ModuleOp module, SearchBound bound) {
   module->setAttr(kSearchBound, builder.getF64ArrayAttr({bound.costMs, bound.boundMs}));
 }
 
-/// Takes it off the module; none where nothing was searched.
+/// Takes the bound off the module; nullopt if nothing was searched.
 inline std::optional<SearchBound> takeSearchBound(mlir::ModuleOp module) {
   auto numbers = mlir::dyn_cast_or_null<mlir::ArrayAttr>(module->removeAttr(kSearchBound));
   if (!numbers || numbers.size() != 2)

@@ -1,4 +1,4 @@
-//===- SearchLimits.h - when a search takes what it has ----------*- C++ -*-===//
+//===- SearchLimits.h - limits of a search -----------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -12,15 +12,15 @@
 
 namespace gridloom {
 
-/// When a search takes the best splits it has found so far, and what it did until then. It always
-/// goes on until it has found some. One thread at a time uses it.
+/// Limits at which a search settles for the best splits found so far, and its progress. A search
+/// continues until it has found some. Not thread-safe.
 struct SearchLimits {
   static constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
 
-  std::function<bool()> isOver; ///< there is no more time; may be null
-  uint64_t mostRounds = kNone;  ///< of the solver, in one search
-  uint64_t rounds = 0;          ///< that were run, of all searches
-  bool isCut = false;           ///< a search was not finished
+  std::function<bool()> isOver; ///< out of time; may be null
+  uint64_t mostRounds = kNone;  ///< of the solver, per search
+  uint64_t rounds = 0;          ///< run so far, by all searches
+  bool isCut = false;           ///< a search was cut short
 };
 
 } // namespace gridloom

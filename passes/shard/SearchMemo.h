@@ -1,4 +1,4 @@
-//===- SearchMemo.h - what a search has found --------------------*- C++ -*-===//
+//===- SearchMemo.h - result of a search, for reuse --------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -14,15 +14,15 @@
 
 namespace gridloom {
 
-/// The splits that a search has found of a program, for whoever splits it by the same options
-/// again: in another context, too.
+/// The splits that a search found, for whoever compiles the same program with the same options
+/// again, even in another context.
 struct SearchMemo {
   bool isKnown = false;
-  std::string order; ///< of what is split, which the solution goes by
+  std::string order; ///< SplitProblem::describeOrder of the program solved
   StageStarts starts;
-  std::vector<std::string> batch; ///< axes that split what is cut into micro-batches
+  std::vector<std::string> batch; ///< axes that split the dimension cut into micro-batches
   solver::Solution solution;
-  double seconds = 0; ///< of a step
+  double seconds = 0; ///< estimated time of a step
 };
 
 } // namespace gridloom

@@ -25,16 +25,16 @@ namespace gridloom {
 #include "passes/shard/Passes.h.inc"
 } // namespace gridloom
 
-/// How often stages are cut, and all splits searched for them.
+/// The number of times stages are cut, each followed by a search of all splits.
 static constexpr int kMostCuts = 3;
 
 namespace {
-/// The best splits of the program with its stages as they are cut.
+/// The best splits of the program for one cut into stages.
 struct Found {
   std::unique_ptr<SplitProblem> problem;
   solver::Solution solution;
   StageStarts starts;
-  SmallVector<StringAttr> batch; ///< that split what is cut into micro-batches
+  SmallVector<StringAttr> batch; ///< axes that split the dimension cut into micro-batches
   double seconds = std::numeric_limits<double>::infinity();
 };
 
@@ -63,7 +63,7 @@ struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPa
       prices = std::make_shared<SplitPrices>();
     bool isKnown = memo && memo->isKnown;
     FailureOr<Found> best = isKnown ? recall(over, mesh) : searchStages(over, mesh);
-    if (isKnown && succeeded(best) && !best->problem) { // of a program in another order
+    if (isKnown && succeeded(best) && !best->problem) { // the memo is of a program in another order
       isKnown = false;
       best = searchStages(over, mesh);
     }
@@ -96,12 +96,12 @@ private:
                                           /*boundsTime=*/false, prices);
   }
 
-  /// Whether to take what has been found, so many rounds later.
+  /// Whether to settle for what has been found, after `more` further rounds.
   bool isOver(uint64_t more = 0) const {
     return limits && (rounds + more >= limits->mostRounds || (limits->isOver && limits->isOver()));
   }
 
-  /// The same of what is left to do after some of it.
+  /// The same between searches; records that the search was cut short.
   bool isCut() {
     if (!isOver())
       return false;
@@ -109,7 +109,7 @@ private:
     return true;
   }
 
-  /// Splits that operations have already are what their rules allow.
+  /// Requires the splits that operations already have to be allowed by their rules.
   LogicalResult verifyGiven(const Mesh &mesh) {
     auto result = getOperation().walk([&](ShardingRuleInterface op) {
       bool isGood = !op->hasAttr(kSplits) || succeeded(readSplits(op, op.getShardingRule(), mesh));
@@ -118,7 +118,7 @@ private:
     return failure(result.wasInterrupted());
   }
 
-  /// Axes that split nothing: their devices repeat each other's work.
+  /// Remarks on axes that split nothing: their devices repeat each other's work.
   void remarkUnused(SplitProblem &problem, ArrayRef<StringAttr> over) {
     llvm::DenseSet<StringAttr> used = problem.getUsedAxes();
     for (StringAttr axis : over)
@@ -153,8 +153,8 @@ private:
 };
 } // namespace
 
-/// Every choice of axes that a device's part of all inputs can be split over and cut in time;
-/// none without micro-batches.
+/// Every subset of `over` that can split the batch of all inputs evenly within micro-batches; only
+/// the empty one without micro-batches.
 std::vector<SmallVector<StringAttr>> SearchSplitsPass::listBatchAxes(ArrayRef<StringAttr> over,
                                                                      const Mesh &mesh) {
   std::vector<SmallVector<StringAttr>> all(1);
@@ -180,7 +180,7 @@ std::vector<SmallVector<StringAttr>> SearchSplitsPass::listBatchAxes(ArrayRef<St
   return all;
 }
 
-/// The best of one search for each choice of axes for the batch.
+/// The best result of one search for each choice of the batch's axes.
 FailureOr<Found> SearchSplitsPass::search(const StageStarts &starts, ArrayRef<StringAttr> over,
                                           const Mesh &mesh) {
   Found best;
@@ -192,7 +192,7 @@ FailureOr<Found> SearchSplitsPass::search(const StageStarts &starts, ArrayRef<St
   options.isEnough = [&](const solver::Progress &progress) { return isOver(progress.work); };
   for (const SmallVector<StringAttr> &batch : listBatchAxes(over, mesh)) {
     if (best.solution.progress.isFeasible && isCut()) {
-      bound = 0; // nobody knows what the others take
+      bound = 0; // the remaining choices are unknown
       break;
     }
     Found found;
@@ -225,8 +225,8 @@ FailureOr<Found> SearchSplitsPass::search(const StageStarts &starts, ArrayRef<St
   return best;
 }
 
-/// What crosses a cut, as a device of a stage that sends it in parts: a search may do so wherever
-/// it cuts, however values are split where they do not cross.
+/// The bytes that one device of a stage sends if all its devices share the values that cross a cut:
+/// a search may split values so at any cut.
 static std::function<double(Value)> getPartBytes(int64_t devices, const Mesh &mesh) {
   return [devices, &mesh](Value value) {
     RankedTensorType local =
@@ -235,8 +235,8 @@ static std::function<double(Value)> getPartBytes(int64_t devices, const Mesh &me
   };
 }
 
-/// Cuts by work that the devices of a stage share first, then by what the splits found make of it,
-/// while that is faster.
+/// Cuts by work divided evenly among a stage's devices first, then by the costs of the splits
+/// found, as long as that is faster.
 FailureOr<Found> SearchSplitsPass::searchStages(ArrayRef<StringAttr> over, const Mesh &mesh) {
   auto axis = StringAttr::get(&getContext(), stageAxis);
   if (mesh.getSize(axis) == 1)
@@ -249,7 +249,7 @@ FailureOr<Found> SearchSplitsPass::searchStages(ArrayRef<StringAttr> over, const
     return whole(op) / (double(devices) * pieces);
   };
   costs.bytes = getPartBytes(devices, mesh);
-  costs.occupiesSender = true; // as the problem counts it
+  costs.occupiesSender = true; // as SplitProblem counts it
   FailureOr<StageStarts> starts = stages.choose(costs);
   if (failed(starts) || failed(stages.apply(*starts)))
     return failure();
@@ -298,7 +298,7 @@ void SearchSplitsPass::keep(const Found &found) {
   memo->seconds = found.seconds;
 }
 
-/// What the memo says of this program; without a problem where it is of one in another order.
+/// Restores the memo's result; `problem` is null if the memo is of a program in another order.
 FailureOr<Found> SearchSplitsPass::recall(ArrayRef<StringAttr> over, const Mesh &mesh) {
   Found found;
   found.starts = memo->starts;

@@ -78,7 +78,7 @@ void SeedRandomlyPass::seedAxis(Propagation &state, func::FuncOp func, StringAtt
     any |= split(state, leaf, axis, /*always=*/false);
   for (const Candidate &leaf : leaves)
     any = any || split(state, leaf, axis, /*always=*/true);
-  // Nothing that comes in can be split: split something on the way.
+  // No input or weight can be split: split a result.
   for (Operation *op : state.getOperations())
     for (OpResult result : op->getResults())
       any = any || split(state, {result, "result/" + std::to_string(result.getResultNumber())},

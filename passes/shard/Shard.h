@@ -26,7 +26,7 @@ struct SearchMemo;
 struct SplitPrices;
 struct StrategyFile;
 
-/// Module attribute with the names of the nodes whose packed weights were taken apart.
+/// Module attribute with the names of the nodes whose packed weights were unpacked.
 inline constexpr llvm::StringLiteral kUnpacked = "dist.unpacked";
 
 /// Options of the shard phase.
@@ -36,43 +36,43 @@ struct ShardOptions {
   std::vector<std::string> dp, tp; ///< axes by use
   std::string stageAxis = "pipe";  ///< empty for no pipeline
   std::vector<std::string> search; ///< axes over which a solver splits
-  int64_t searchMemory = 0;        ///< bytes that it may use of a device; 0: any
-  /// What the search has found, filled by the first that splits this program by these options.
-  /// May be null.
+  int64_t searchMemory = 0;        ///< bytes of a device for the search; 0: no limit
+  /// The search's result, filled by the first search of this program with these options. May be
+  /// null.
   std::shared_ptr<SearchMemo> searched;
   std::shared_ptr<SearchLimits> limits; ///< of the search; may be null
-  /// Of the mesh, for searches of several programs in one context, one after another; may be null.
+  /// Prices on this mesh, shared by successive searches of programs in one context; may be null.
   std::shared_ptr<SplitPrices> prices;
-  std::vector<std::string> random; ///< axes for random shardings, from
+  std::vector<std::string> random; ///< axes for random shardings, drawn from `seed`
   uint64_t seed = 0;
   bool vocab = true;
   bool sequence = false;
   int64_t microbatches = 1;
-  int64_t zero = 0;          ///< of dist-split-states; 0: states lie as they are used
+  int64_t zero = 0;          ///< level of dist-split-states; 0: states stay as they are used
   bool mergesStages = false; ///< all operations in one stage, to look at a micro-batch as a whole
-  bool explains = true;      ///< says of values why they are not split; trials need not
-  /// Decides in place of the axes' uses; its mesh, axis of stages and micro-batches are repeated
-  /// above.
+  bool explains = true;      ///< records why values are not split; trials need not
+  /// Decides in place of `dp`, `tp` and `search`; its mesh, axis of stages and micro-batches are
+  /// repeated above.
   std::shared_ptr<const StrategyFile> file;
 
   bool hasPipeline() const { return !stageAxis.empty(); }
 };
 
-/// Searches, or does as it is known to find.
+/// Searches, or applies the memo's result.
 std::unique_ptr<mlir::Pass> createSearchSplits(SearchSplitsOptions options,
                                                std::shared_ptr<SearchMemo> memo,
                                                std::shared_ptr<SearchLimits> limits,
                                                std::shared_ptr<SplitPrices> prices);
 
-/// The passes that do as a strategy file says.
+/// The passes that apply a strategy file.
 std::unique_ptr<mlir::Pass> createPinStages(std::shared_ptr<const StrategyFile> given);
 std::unique_ptr<mlir::Pass> createPinShardings(std::shared_ptr<const StrategyFile> given);
 std::unique_ptr<mlir::Pass> createPinReductions(std::shared_ptr<const StrategyFile> given);
 
-/// mesh, annotations, and the seeds of a strategy without a file: the micro-batches, too.
+/// Adds mesh, annotations, and the seeds of a strategy without a file, micro-batches included.
 void addSeedPasses(mlir::OpPassManager &pm, const ShardOptions &options);
 
-/// mesh, annotations, strategy, stages, propagation, splits, verification.
+/// Adds mesh, annotations, strategy, stages, propagation, splits, verification.
 void addShardPasses(mlir::OpPassManager &pm, const ShardOptions &options);
 
 } // namespace gridloom

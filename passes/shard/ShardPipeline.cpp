@@ -11,7 +11,7 @@
 
 using namespace gridloom;
 
-/// What follows the user's pins where a file says the rest.
+/// Adds the passes after the user's pins if a strategy file decides everything else.
 static void addFilePasses(mlir::OpPassManager &pm, const ShardOptions &options) {
   if (!options.file->unpack.empty()) {
     UnpackWeightsOptions only;
@@ -22,7 +22,7 @@ static void addFilePasses(mlir::OpPassManager &pm, const ShardOptions &options) 
   }
   pm.addPass(createPinStages(options.file));
   pm.addPass(createAssignStages({options.stageAxis}));
-  // Each copy that a stage has of a weight or constant has its own sharding.
+  // After stages got their copies of weights and constants, each of which has its own sharding.
   pm.addPass(createPinShardings(options.file));
   pm.addPass(createPropagate());
   pm.addPass(createDeclareStorage());
@@ -31,11 +31,11 @@ static void addFilePasses(mlir::OpPassManager &pm, const ShardOptions &options) 
   pm.addPass(createVerifySharded());
 }
 
-/// The mesh, and what users say of shardings.
+/// Adds the mesh and the user's pins.
 static void addUserPasses(mlir::OpPassManager &pm, const ShardOptions &options) {
   pm.addPass(createInsertMesh({options.mesh}));
   pm.addPass(createCloneConstants());
-  // Closed before the strategy looks: what users say is not for a strategy to change.
+  // Pinned shardings are closed before the strategy runs, so that it cannot change them.
   pm.addPass(
       createApplyAnnotations({{options.shard.begin(), options.shard.end()}, options.stageAxis}));
 }
@@ -71,11 +71,11 @@ void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &optio
                                   options.searched, options.limits, options.prices));
   if (!options.random.empty())
     pm.addPass(createSeedRandomly({{options.random.begin(), options.random.end()}, options.seed}));
-  // Stages repeat constants and weights per stage, so this comes before every value gets its
-  // final sharding.
+  // Before every value gets its final sharding, since each stage gets copies of constants and
+  // weights.
   pm.addPass(createAssignStages({cutAxis}));
   pm.addPass(createPropagate({options.explains}));
-  // A random sharding may leave an axis out, and a search where that is fastest.
+  // Random shardings and searches may leave an axis unused.
   if (options.random.empty() && options.search.empty())
     pm.addPass(createRequireUsedAxes({options.stageAxis, {options.tp.begin(), options.tp.end()}}));
   pm.addPass(createDeclareStorage());

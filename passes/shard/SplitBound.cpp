@@ -1,4 +1,4 @@
-//===- SplitBound.cpp - what no splits on a mesh go below -----------------===//
+//===- SplitBound.cpp - lower bound on the time of any splits -------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -14,7 +14,7 @@ using namespace gridloom;
 
 std::optional<double> gridloom::boundSplits(ModuleOp module, ArrayRef<StringAttr> axes,
                                             const std::function<bool()> &isOver) {
-  const SearchSplitsOptions search; // what a search does unasked
+  const SearchSplitsOptions search; // the defaults of a search
   dist::Mesh mesh = dist::Mesh::get(module);
   SplitProblem problem(module, axes, /*batch=*/{}, mesh, search.mostTableBytes,
                        /*boundsTime=*/true);
@@ -32,7 +32,7 @@ std::optional<double> gridloom::boundSplits(ModuleOp module, ArrayRef<StringAttr
   solver::Solution solution = solver::solve(costs, options);
   if (solution.isCut)
     return std::nullopt;
-  // Costs are rounded, by at most a unit where an edge stands for a value that is read twice.
+  // Rounding changes a cost by at most a unit, even of an edge for a value that is read twice.
   auto rounded = static_cast<solver::Cost>(costs.getNumNodes() + costs.edges.size());
   return problem.getStepBound(std::max<solver::Cost>(0, solution.progress.lowerBound - rounded));
 }

@@ -1,4 +1,4 @@
-//===- SplitBound.h - what no splits on a mesh go below ----------*- C++ -*-===//
+//===- SplitBound.h - lower bound on the time of any splits ------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -13,11 +13,11 @@
 
 namespace gridloom {
 
-/// Seconds that the program takes at least on the module's mesh, without stages, however its
-/// operations and values are split over the axes, by the prices of the search but for copies that
-/// cut out a device's part, and without a limit of memory. The module is as the seeds leave it
-/// (addSeedPasses). Nothing where an operation cannot be split, or where tables of costs would take
-/// more than a search may have, nor where `isOver`, which may be null, ends the search.
+/// A lower bound in seconds on the program's time on the module's mesh, without stages and memory
+/// limit, for any splits of its operations and values over `axes`. Prices are the search's, except
+/// that copies that cut out a device's part are free. The module is as addSeedPasses leaves it.
+/// Nullopt if an operation cannot be split, if the cost tables exceed a search's limit, or if
+/// `isOver`, which may be null, ends the search.
 std::optional<double> boundSplits(mlir::ModuleOp module, llvm::ArrayRef<mlir::StringAttr> axes,
                                   const std::function<bool()> &isOver);
 

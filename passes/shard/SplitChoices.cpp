@@ -34,8 +34,8 @@ static FactorSplits findCutsInTime(Operation *op, const ShardingRule &rule, cons
                : FactorSplits(rule.sizes.size());
 }
 
-/// Every assignment of axes to factors that are large enough. What is cut in time has no room for
-/// padding, and the cuts are minor to all axes.
+/// Every assignment of axes to factors that are large enough. A factor cut into micro-batches must
+/// divide evenly, since it cannot be padded, and the cuts are minor to all axes.
 static std::vector<FactorSplits> assignAxes(const ShardingRule &rule, ArrayRef<StringAttr> axes,
                                             const FactorSplits &cuts, const Mesh &mesh) {
   std::vector<FactorSplits> all = {FactorSplits(rule.sizes.size())};
@@ -60,13 +60,13 @@ static std::vector<FactorSplits> assignAxes(const ShardingRule &rule, ArrayRef<S
   return all;
 }
 
-/// Whether nothing is split within micro-batches.
+/// Whether micro-batches are minor to all axes of their dimension.
 static bool isMinorInTime(const Sharding &sharding) {
   int64_t dim = sharding.getMicroDim();
   return dim < 0 || isMicroAxis(sharding.dims[dim].axes.back());
 }
 
-/// What a device fetches of a dimension for its part of the factor.
+/// The time to fetch what a device's part of the factor needs of a windowed dimension.
 static double getWindowSeconds(Operation *op, const ShardingRule &rule, const FactorSplits &splits,
                                const WindowDim &window, RankedTensorType local, const Mesh &mesh) {
   int64_t factor = rule.tensors[window.tensor][window.dim].front();
@@ -87,9 +87,9 @@ static double getWindowSeconds(Operation *op, const ShardingRule &rule, const Fa
   return seconds;
 }
 
-/// What the operation's own partition communicates: for rows whose positions depend on each other
-/// two reductions of a number for each row, as a softmax's largest and sum; for windows what lies
-/// on other devices. A device that scatters takes what falls into its part, and asks nobody.
+/// Communication within the operation's own partition: for factors whose positions depend on each
+/// other, two all_reduces of a number per row, such as a softmax's maximum and sum; for windows,
+/// fetching what other devices hold. Scatters need none: each takes what falls into its part.
 static double getInnerSeconds(Operation *op, const ShardingRule &rule, const FactorSplits &splits,
                               ArrayRef<RankedTensorType> local, const Mesh &mesh) {
   double seconds = 0;
@@ -107,7 +107,7 @@ static double getInnerSeconds(Operation *op, const ShardingRule &rule, const Fac
   return seconds;
 }
 
-/// The share of the iteration space that the largest part has.
+/// The largest part's share of the iteration space.
 static double getShare(const ShardingRule &rule, const FactorSplits &splits, const Mesh &mesh) {
   double share = 1;
   for (auto [size, axes, granule] : llvm::zip_equal(rule.sizes, splits.axes, splits.granules))
@@ -116,7 +116,7 @@ static double getShare(const ShardingRule &rule, const FactorSplits &splits, con
   return share;
 }
 
-/// Whether shardings of the operation's tensors can say that its factors are split so.
+/// Whether shardings of the operation's tensors can express these splits.
 static bool isImplied(Operation *op, const ShardingRule &rule, const FactorSplits &splits,
                       const Mesh &mesh) {
   SmallVector<RankedTensorType> types = getTensorTypes(op);
@@ -142,7 +142,7 @@ static SplitChoice makeChoice(Operation *op, const ShardingRule &rule, const OpS
   return choice;
 }
 
-/// Every set of the axes that split nothing: those over which sums may stay partial.
+/// Every set of axes that split nothing, over which sums may stay partial.
 static std::vector<AxisList> listUnreduced(const FactorSplits &splits, ArrayRef<StringAttr> axes) {
   std::vector<AxisList> all = {{}};
   for (StringAttr axis : axes) {

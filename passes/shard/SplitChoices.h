@@ -15,19 +15,19 @@ struct SplitChoice {
   dist::SplitsAttr splits;
   /// The shardings that its tensors then have: operands, then results, which may be unreduced.
   llvm::SmallVector<dist::ShardingAttr> shardings;
-  double seconds; ///< of a device's share of the work, and what communicates within the operation
+  double seconds; ///< of a device's share of the work, and of communication within the operation
 };
 
-/// The value's sharding with nothing but the micro-batches that cut it.
+/// The value whole, but cut into micro-batches as its sharding says.
 dist::Sharding getWholeInTime(mlir::Value value);
 
-/// Every way to put each of the axes on one factor or none, of those that shardings of the
-/// operation's tensors can say; the way that leaves all whole first. Where `mayPassSums`, a linear
-/// operation also has each of these with operands and result that stay partial sums over axes that
-/// split nothing. An axis earlier in the list is major where several split one factor. Tensors stay
-/// cut into micro-batches as their shardings say, and costs are those of one. An operation that has
-/// `dist.splits`, which its rule allows, has this way alone. Communication to bring operands there
-/// and to reduce results is not counted. With `isBound`, costs are what no part takes less than.
+/// Every way to put each of the axes on one factor or none that shardings of the operation's
+/// tensors can express, the way without splits first. Of several axes on one factor the earlier in
+/// the list is major. With `mayPassSums`, a linear operation also has each way with operands and
+/// result that stay partial sums over axes that split nothing. Tensors stay cut into micro-batches
+/// as their shardings say; costs are those of one micro-batch, without communication to bring
+/// operands into place and to reduce results. An operation that has `dist.splits`, which its rule
+/// must allow, has this way alone. With `isBound`, costs are lower bounds.
 std::vector<SplitChoice> listSplitChoices(mlir::Operation *op,
                                           llvm::ArrayRef<mlir::StringAttr> axes,
                                           const dist::Mesh &mesh, bool mayPassSums,

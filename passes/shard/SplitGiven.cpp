@@ -1,4 +1,4 @@
-//===- SplitGiven.cpp - what a search of splits is given ------------------===//
+//===- SplitGiven.cpp - given shardings, as a search keeps them -----------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
-/// What is on which device, without what is when.
+/// The sharding over devices, without micro-batches.
 static Sharding dropMicrobatches(ShardingAttr attr) {
   Sharding sharding(attr);
   for (Sharding::Dim &dim : sharding.dims)

@@ -1,4 +1,4 @@
-//===- SplitGiven.h - what a search of splits is given ----------*- C++ -*-===//
+//===- SplitGiven.h - given shardings, as a search keeps them ---*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -10,20 +10,20 @@
 
 namespace gridloom {
 
-/// Whether a value that has been given `pin` may have `sharding`.
+/// Whether a value pinned as `pin` may have `sharding`.
 bool admits(dist::ShardingAttr pin, dist::ShardingAttr sharding);
 
-/// Whether no dimension may get more axes.
+/// Whether all dimensions are closed.
 bool isClosed(dist::ShardingAttr sharding);
 
 /// The sharding with all dimensions closed.
 dist::ShardingAttr getClosed(dist::ShardingAttr sharding, const dist::Mesh &mesh);
 
-/// Whether a value has been given more than what cuts it in time.
+/// Whether the given sharding is more than a cut into micro-batches.
 bool isPinned(dist::ShardingAttr given);
 
-/// How a value lies in memory, if it has been given: as it is stored, else as it is pinned. Null of
-/// what is made by operations and of what is not pinned.
+/// How an argument or weight is given to lie in memory: its storage, else its pinned sharding. Null
+/// for results of operations and for values that are not pinned.
 dist::ShardingAttr getGivenPlace(mlir::Value value);
 
 } // namespace gridloom

@@ -13,22 +13,22 @@
 
 namespace gridloom {
 
-/// What the ways to split operations cost on one mesh, and what lies between two of them: problems
-/// of the same mesh, of programs in one context, share it. One thread at a time uses it.
+/// Costs on one mesh of the ways to split operations, and of resharding between two of them.
+/// Problems on the same mesh, of programs in one context, share it. Not thread-safe.
 struct SplitPrices {
   struct Choice {
     SplitChoice ways;
     solver::Cost cost;
   };
   struct Reshard {
-    solver::Cost cost = -1, apart = 0; ///< the latter of what would stay in a kernel otherwise
+    solver::Cost cost = -1, apart = 0; ///< `apart`: if the two would otherwise be one kernel
     bool isKnown() const { return cost >= 0; }
   };
-  /// Between the shardings of one type, which have numbers.
+  /// Between the shardings of one type, which are numbered.
   struct Reshards {
     llvm::DenseMap<mlir::Attribute, unsigned> numbers;
     llvm::SmallVector<dist::ShardingAttr> shardings;
-    std::vector<std::vector<Reshard>> costs; ///< from each to others, as far as they are known
+    std::vector<std::vector<Reshard>> costs; ///< [from][to], as far as they are known
 
     unsigned getNumber(dist::ShardingAttr sharding) {
       auto [entry, isNew] = numbers.try_emplace(sharding, shardings.size());
@@ -45,7 +45,7 @@ struct SplitPrices {
     }
   };
 
-  /// What all prices depend on; forgets those of anything else.
+  /// Sets what all prices depend on; forgets prices for anything else.
   void setPlace(std::vector<const void *> now) {
     if (now == place)
       return;
@@ -54,11 +54,11 @@ struct SplitPrices {
   }
 
   std::vector<const void *> place;
-  llvm::StringMap<std::vector<Choice>> choices; ///< by all that tells operations apart
+  llvm::StringMap<std::vector<Choice>> choices; ///< by all that distinguishes operations
   llvm::DenseMap<mlir::Type, Reshards> reshards;
   llvm::DenseMap<std::pair<mlir::Type, mlir::Attribute>, int64_t> bytes; ///< of a device's part
-  llvm::DenseMap<mlir::Attribute, std::unique_ptr<const dist::Sharding>> shardings; ///< as values
-  /// By type, whether it is declared, and both lists of shardings: the cost of every pair of them,
+  llvm::DenseMap<mlir::Attribute, std::unique_ptr<const dist::Sharding>> shardings; ///< converted
+  /// By type, whether it is declared, and both lists of shardings: the cost of every pair,
   /// row-major.
   llvm::StringMap<std::vector<solver::Cost>> tables;
 };

@@ -20,13 +20,13 @@ using namespace gridloom;
 using namespace gridloom::dist;
 
 static constexpr double kPicoseconds = 1e12;
-/// Where nothing else tells choices apart, the one is taken that keeps less: a picosecond for so
-/// many bytes.
+/// Breaks ties: of equal choices the one that keeps less memory wins. Bytes that count as a
+/// picosecond.
 static constexpr int64_t kTieBytes = 1024;
 
 static solver::Cost toCost(double seconds) {
   double cost = seconds * kPicoseconds;
-  // Compared before it is rounded, which overflows.
+  // Compared before rounding, which would overflow.
   return cost < static_cast<double>(solver::infiniteCost) ? std::llround(cost)
                                                           : solver::infiniteCost;
 }
@@ -64,7 +64,7 @@ void SplitProblem::Column::add(ShardingAttr sharding) {
     shardings.push_back(sharding);
 }
 
-/// What prices depend on, as unique pointers, and sizes.
+/// What prices depend on: uniqued pointers, and sizes.
 static std::vector<const void *> describePlace(ModuleOp module, ArrayRef<StringAttr> axes,
                                                const Mesh &mesh, bool boundsTime) {
   std::vector<const void *> place;
@@ -108,7 +108,7 @@ void SplitProblem::connect() {
     connectOperations(func);
 }
 
-/// Whether what is cut in time is split over the axes of the batch.
+/// Whether the dimension cut into micro-batches is split over the axes of the batch.
 bool SplitProblem::splitsBatch(ShardingAttr attr) const {
   const Sharding &sharding = getValue(attr);
   int64_t dim = sharding.getMicroDim();
@@ -156,7 +156,7 @@ void SplitProblem::setTimes() {
   }
 }
 
-/// A state that one function has been given a sharding of, or how it is stored, has it in all.
+/// A sharding or storage given for a state in one function holds in all.
 void SplitProblem::collectStatePins() {
   for (func::FuncOp func : functions)
     for (BlockArgument argument : func.getArguments()) {
@@ -166,7 +166,7 @@ void SplitProblem::collectStatePins() {
     }
 }
 
-/// What tells the ways to split an operation from those of another: all but its values.
+/// Everything that distinguishes the ways to split an operation from another's: all but its values.
 static std::string getKey(Operation *op, const loom::Libraries &libraries) {
   std::string key;
   llvm::raw_string_ostream os(key);
@@ -190,7 +190,7 @@ bool SplitProblem::mayPassSums(Operation *op) const {
          llvm::all_of(op->getOperands(), [&](Value operand) { return sums.contains(operand); });
 }
 
-/// On this mesh, whatever splits the batch.
+/// Prices on this mesh, whatever splits the batch.
 const std::vector<SplitPrices::Choice> &SplitProblem::getPriced(Operation *op, bool passes,
                                                                 StringRef key) {
   auto [entry, isNew] = prices->choices.try_emplace(key);
@@ -243,7 +243,7 @@ void SplitProblem::addOperation(Operation *op) {
       sums.insert(result);
 }
 
-/// Leaves of the ways to split a weight those that lie as it has been given.
+/// Keeps only those ways to split a weight that match its given sharding.
 void SplitProblem::keepGiven(Node &node, Value weight) const {
   ShardingAttr given = getGivenPlace(weight);
   if (!given)
@@ -257,7 +257,7 @@ void SplitProblem::keepGiven(Node &node, Value weight) const {
   for (auto [strategy, cost] : llvm::enumerate(costs))
     if (admits(given, all.get(strategy)))
       add(all.get(strategy), cost);
-  if (node.costs.empty()) // as no way to split it over these axes
+  if (node.costs.empty()) // no way splits it so over these axes
     add(getClosed(given, mesh), 0);
   node.splits = {}; // has none
 }
@@ -267,13 +267,13 @@ bool SplitProblem::needsNode(Value value) const {
          isa<func::ReturnOp>(*value.getUsers().begin());
 }
 
-/// Whose time it takes to have an argument: what reads it first, else what ends the function.
+/// The operation that pays for an argument: its first reader, or else the terminator.
 static Operation *getFirstReader(BlockArgument argument) {
   SmallVector<OpOperand *> uses = loom::listUses(argument);
   return uses.empty() ? argument.getOwner()->getTerminator() : uses.front()->getOwner();
 }
 
-/// Whether all that read a value may take the partial sums that the sharding says.
+/// Whether all readers of a value may take the sharding's partial sums.
 bool SplitProblem::isReadUnreduced(Value value, ShardingAttr sharding) const {
   return isPartialSum(sharding) && llvm::all_of(value.getUses(), [&](OpOperand &use) {
            auto reader = opNodes.find(use.getOwner());
@@ -283,7 +283,8 @@ bool SplitProblem::isReadUnreduced(Value value, ShardingAttr sharding) const {
          });
 }
 
-/// Whether the function returns the value, which is computed where the caller or a state has it.
+/// Whether the function returns the value, which is then computed where the caller or a state has
+/// it.
 static bool isReturned(Value value) {
   return llvm::any_of(value.getUsers(), llvm::IsaPred<func::ReturnOp>);
 }
@@ -297,8 +298,8 @@ static bool isOutput(Value value) {
   });
 }
 
-/// The shardings that the value's producer makes and its readers need, and that of a value that is
-/// whole; of a value that has been given one, those that it admits.
+/// Adds a node for a value with the shardings that its producer makes and its readers need, and the
+/// whole one; if the value is pinned, those that the pin admits.
 void SplitProblem::addValue(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   auto argument = dyn_cast<BlockArgument>(value);
@@ -351,7 +352,7 @@ void SplitProblem::addValue(Value value) {
       llvm::for_each(SmallVector<ShardingAttr>(
                          nodes[reader->second].tensors[use->getOperandNumber()].shardings),
                      offer);
-  // Open, and given axes that no way to split an operation has.
+  // An open pin with axes that no way to split an operation has.
   if (column.shardings.empty()) {
     column.add(getClosed(given, mesh));
     nodes[index].costs.push_back(0); // the only one
@@ -360,8 +361,8 @@ void SplitProblem::addValue(Value value) {
     setBoundUsage(value);
 }
 
-/// An input, an output and a state lie there all the time, for the whole batch. Of an input that
-/// several stages read, the first one's devices count.
+/// Inputs, outputs and states occupy memory all the time, for the whole batch; an input that
+/// several stages read, on the first stage's devices.
 void SplitProblem::setBoundUsage(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
   Node &node = nodes[valueNodes.lookup(value)];
@@ -378,7 +379,7 @@ void SplitProblem::setBoundUsage(Value value) {
   }
 }
 
-/// Whether an operation can write over an operand that nobody reads after it.
+/// Whether an operation can overwrite an operand that nobody reads after it.
 static bool isInPlace(Operation *op) {
   return isa<loom::KernelBodyInterface>(op) && op->getNumResults() == 1 &&
          llvm::any_of(op->getOperands(), [&](Value operand) {
@@ -387,8 +388,8 @@ static bool isInPlace(Operation *op) {
          });
 }
 
-/// A weight is kept all the time; what an operation makes from then on until it is last read, or,
-/// if another stage or the caller reads it, until its stage is done.
+/// A weight is kept all the time; a result until it is last read, or, if another stage or the
+/// caller reads it, until its stage is done.
 void SplitProblem::setUsage(Operation *op, int64_t begin) {
   Node &node = nodes[opNodes.lookup(op)];
   bool isWeight = isa<loom::GetWeightOp>(op);
@@ -432,8 +433,8 @@ void SplitProblem::addFunction(func::FuncOp func) {
       llvm::for_each(op.getResults(), [&](Value result) { addReceived(result); });
 }
 
-/// A device keeps all that it receives for as long as its stage runs, of two micro-batches if there
-/// are several.
+/// Adds nodes for a value in the stages that receive it. A device keeps received values for as long
+/// as its stage runs, those of two micro-batches if there are several.
 void SplitProblem::addReceived(Value value) {
   Operation *producer = value.getDefiningOp();
   auto type = cast<RankedTensorType>(value.getType());
@@ -535,9 +536,8 @@ std::pair<unsigned, size_t> SplitProblem::getSource(Value value, Operation *read
   return node == received.end() ? getSource(value) : std::pair(node->second, size_t(0));
 }
 
-/// Adds the cost to reshard what the first makes for the second; of one value read twice by one
-/// operation, both times. What another stage receives is resharded before it is sent, for each
-/// sharding once.
+/// Adds the cost to reshard what `from` makes for `to`; if one operation reads a value twice, both
+/// times. Values for another stage are resharded before they are sent, once for each sharding.
 void SplitProblem::addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
                            RankedTensorType type, Operation *payer, Operation *receiver,
                            bool isInKernel) {
@@ -555,7 +555,7 @@ void SplitProblem::addEdge(unsigned from, size_t fromTensor, unsigned to, size_t
     for (ShardingAttr source : makes.shardings)
       for (ShardingAttr target : needs.shardings)
         sent.push_back(nodes[from].isReceived && source == target ? 0 : getSendCost(type, target));
-  if (from == to) { // a state that is returned as it came
+  if (from == to) { // a state returned unchanged
     for (auto [cost, i] : llvm::zip_equal(nodes[from].costs, makes.of))
       cost += table[i * needs.shardings.size() + i];
     return;
@@ -589,8 +589,8 @@ solver::Cost SplitProblem::getTransfers(const Link &link, size_t first, size_t s
   return cost;
 }
 
-/// A state's next value goes where the state is; another result goes where the user wants it, or
-/// stays where it is made.
+/// A state's next value goes where the state is kept; other results go where the user wants them,
+/// or stay where they are made.
 void SplitProblem::connectReturn(func::FuncOp func) {
   auto terminator = cast<func::ReturnOp>(func.front().getTerminator());
   for (auto [i, value] : llvm::enumerate(terminator.getOperands())) {
@@ -612,7 +612,7 @@ void SplitProblem::connectReturn(func::FuncOp func) {
   }
 }
 
-/// Whose time it takes to reshard a value for a reader: what floats belongs to its readers.
+/// The operation that pays to reshard a value: its producer, or the reader if that one floats.
 static Operation *getPayer(Value value, Operation *reader) {
   Operation *producer = value.getDefiningOp();
   return producer && !isFloating(producer) ? producer : reader;
@@ -695,9 +695,9 @@ StageCosts SplitProblem::getStageCosts(const solver::Assignment &assignment) con
           [bytes](Value value) { return bytes.lookup(value); }};
 }
 
-/// Of a value without a node: as it is made, or, if it is made in parts that have to be summed, as
-/// its reader takes it. A weight lies as its own node has it, whose memory was counted, and is read
-/// so unless it has been said how it is stored.
+/// The sharding of a value without a node: as it is made, or, if it is made in partial sums, as its
+/// reader takes it. A weight whose storage was not given lies as its own node has it, whose memory
+/// was counted.
 ShardingAttr SplitProblem::getChosen(Value value, const solver::Assignment &assignment) const {
   if (value.getDefiningOp<loom::GetWeightOp>() && !getStorage(value)) {
     unsigned weight = opNodes.lookup(value.getDefiningOp());

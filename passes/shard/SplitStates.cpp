@@ -41,8 +41,8 @@ static StringRef getState(func::FuncOp func, BlockArgument argument) {
   return state ? state.getValue() : "";
 }
 
-/// The dimension that the axis cuts into the largest equal parts, else into the largest ones;
-/// nothing if none has as many elements.
+/// The dimension to split over the axis: one that divides evenly if possible, and of these the one
+/// with the largest parts; nullopt if none has enough elements.
 static std::optional<size_t> chooseDim(const Sharding &sharding, ArrayRef<int64_t> shape,
                                        StringAttr axis, const Mesh &mesh) {
   std::optional<size_t> best;
@@ -68,7 +68,7 @@ static Sharding close(Sharding sharding) {
   return sharding;
 }
 
-/// Splits dimensions over the axes that do not split any yet.
+/// Splits dimensions over those of the axes that do not split any yet.
 void SplitStatesPass::addAxes(Sharding &sharding, ArrayRef<int64_t> shape, const Mesh &mesh) {
   for (const std::string &name : axes) {
     auto axis = StringAttr::get(&getContext(), name);
@@ -92,20 +92,20 @@ void SplitStatesPass::split(func::FuncOp func, const Mesh &mesh) {
     ShardingAttr given = getSharding(argument);
     Sharding sharding =
         given ? Sharding(given) : Sharding::replicated(static_cast<int64_t>(shape.size()), true);
-    // In the first stage every device adds up its own gradients, which are then sent once.
+    // At level 1 every device adds up its own gradients, which are then sent once.
     if (level < 2 && isParameter)
       sums[getState(func, argument)] = close(sharding);
     if ((!isParameter && role != loom::kMoment) || shape.empty() || !isOpen(sharding))
       continue;
-    // What an optimizer keeps of rows or columns is small.
+    // What an optimizer keeps per row or column is small.
     StringRef parameter =
         isParameter ? getState(func, argument) : getState(func, argument).rsplit('/').first;
     bool isMoment = !isParameter && parameters.lookup(parameter) == argument.getType();
     Sharding whole = close(sharding);
     addAxes(sharding, shape, mesh);
     sharding = close(sharding);
-    // From the second stage on gradients are added up where they are needed: as the memory lies, if
-    // there is any.
+    // From level 2 on gradients are added up where they are needed: in the sharding of the moment,
+    // or if there is none, of the parameter.
     if (level >= 2 && isMoment)
       sums.insert_or_assign(parameter, sharding);
     else if (level >= 2 && isParameter)

@@ -37,7 +37,7 @@ void SplitProblem::fillCosts(const Link &link, unsigned first, unsigned second,
   }
 }
 
-/// All that fillCosts looks at; the tables by their places.
+/// A key of all that fillCosts reads; tables go by their addresses.
 std::string SplitProblem::describeCosts(const Link &link) const {
   std::string text;
   auto add = [&](const auto &values) {
@@ -70,7 +70,7 @@ solver::Problem SplitProblem::makeProblem(int64_t memoryBytes) const {
   }
   problem.usageLimit = memoryBytes;
   problem.edges.reserve(edges.size());
-  std::unordered_map<std::string, size_t> rows; // by what they are made of: layers share theirs
+  std::unordered_map<std::string, size_t> rows; // by content: layers share rows
   for (const auto &[ends, link] : edges) {
     auto [row, isNew] = rows.try_emplace(describeCosts(link), problem.edges.size());
     problem.edges.push_back({ends.first, ends.second});

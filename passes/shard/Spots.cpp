@@ -50,7 +50,7 @@ std::string gridloom::getFirstNode(Operation *op) {
 }
 
 namespace {
-/// Gives each name once.
+/// Makes names unique.
 class Names {
 public:
   std::string take(std::string name) {
@@ -65,7 +65,7 @@ private:
 };
 } // namespace
 
-/// Names operations for a list of them, in their order.
+/// Names the operations of a list, in their order.
 static SmallVector<NamedOp, 0> nameOps(ArrayRef<Operation *> ops, StringRef scope, Names &names) {
   llvm::StringMap<Operation *> last;
   SmallVector<NamedOp, 0> named;
@@ -73,7 +73,7 @@ static SmallVector<NamedOp, 0> nameOps(ArrayRef<Operation *> ops, StringRef scop
     named.push_back({"", scope.str() + getFirstNode(op), op});
     last[named.back().base] = op;
   }
-  // A node's own name is not for an inner operation of another.
+  // A node's own name must not go to an inner operation of another node.
   for (NamedOp &entry : named)
     if (last.lookup(entry.base) == entry.op)
       entry.full = names.take(entry.base);
@@ -92,8 +92,8 @@ SmallVector<NamedOp, 0> gridloom::nameStagedOps(func::FuncOp func) {
   return nameOps(ops, "", names);
 }
 
-/// The model's name of a weight; of what is derived from weights the program's, unless it is
-/// another form of one of them.
+/// The program's name of a weight, or the model's if it is only another form of one of the model's
+/// weights.
 static std::string getWeightName(loom::GetWeightOp weight, const llvm::StringSet<> &stored) {
   std::string node = loom::getNodeName(weight.getLoc());
   return llvm::json::fixUTF8(stored.contains(node) ? StringRef(node) : weight.getName());
@@ -136,7 +136,7 @@ private:
 };
 } // namespace
 
-/// The name of an argument or result; its position where it has none.
+/// The name of an argument or result; its position if it has none.
 static std::string getBindingName(DictionaryAttr attributes, unsigned position) {
   auto name = attributes ? attributes.getAs<StringAttr>(loom::kName) : StringAttr();
   return name ? llvm::json::fixUTF8(name.getValue()) : std::to_string(position);

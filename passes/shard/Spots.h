@@ -20,10 +20,10 @@ struct Spot {
   unsigned result = 0;
 
   mlir::RankedTensorType getType() const;
-  dist::ShardingAttr get() const; ///< null where there is none
-  std::string getOrigin() const;  ///< of the sharding; "" of none
+  dist::ShardingAttr get() const; ///< null if there is none
+  std::string getOrigin() const;  ///< of the sharding; "" if there is none
   void set(dist::ShardingAttr sharding, llvm::StringRef origin) const;
-  /// Differs between spots.
+  /// Unique for each spot.
   std::pair<const void *, unsigned> getKey() const {
     return {value ? value.getAsOpaquePointer() : func.getAsOpaquePointer(), result};
   }
@@ -33,7 +33,7 @@ struct Spot {
 struct NamedSpot {
   StrategySection section;
   std::string full; ///< its own
-  std::string base; ///< the weight's, of which there may be several copies
+  std::string base; ///< the weight's, shared by its copies
   Spot spot;
 };
 
@@ -44,21 +44,21 @@ struct NamedOp {
   mlir::Operation *op;
 };
 
-/// What a strategy file has names for in a specialisation: inputs and outputs, and in it and in the
-/// bodies that it runs weights and results of operations, in program order.
+/// Names what a strategy file can address in a specialisation, in program order: inputs, outputs,
+/// and in it and the bodies that it runs weights and results of operations.
 ///
-/// An operation made of several nodes is called after the first. The last operation of a node has
-/// the node's name; those before are `NODE:broadcast`, `NODE:broadcast#2`. Results after the first
-/// are `NODE:1`. What is in the body of a loop or branch NODE begins with `NODE/body/`,
-/// `NODE/then/` or `NODE/else/`. Further copies of a weight are `NAME#2`; a derived weight is
-/// called as the program calls it, unless it is another form of one of the model's.
+/// An operation made of several nodes is named after the first. The last operation of a node has
+/// the node's name; earlier ones are `NODE:broadcast`, `NODE:broadcast#2`. Results after the first
+/// are `NODE:1`. Names in the body of a loop or branch NODE begin with `NODE/body/`, `NODE/then/`
+/// or `NODE/else/`. Further copies of a weight are `NAME#2`; a derived weight has the program's
+/// name, or the model's if it is only another form of one of the model's weights.
 llvm::SmallVector<NamedSpot, 0> nameSpots(mlir::func::FuncOp func);
 
-/// The operations of a specialisation that have a stage of their own (StageCuts.h), by the same
-/// rules but for themselves.
+/// The operations of a specialisation that have a stage of their own (StageCuts.h), named by the
+/// same rules as if there were no others.
 llvm::SmallVector<NamedOp, 0> nameStagedOps(mlir::func::FuncOp func);
 
-/// The first of the nodes an operation is made of; its operation's name where it has no node.
+/// The first of the nodes an operation is made of; the operation's name if it has no node.
 std::string getFirstNode(mlir::Operation *op);
 
 /// "main", "main batch=8,sequence=32"
@@ -67,18 +67,17 @@ std::string nameSpecialisation(mlir::func::FuncOp func);
 /// The specialisations of a program's entries.
 llvm::SmallVector<mlir::func::FuncOp> listSpecialisations(mlir::ModuleOp module);
 
-/// A state whose spots are split differently.
+/// A state with different shardings in two places.
 struct StateConflict {
   llvm::StringRef state;
   Spot first, second;
   std::string firstName, secondName; ///< "input 'past'", "output 'present'"
 };
 
-/// The first state of which a sharding is asked in one place and another in another place, be it an
-/// input or an output of a specialisation.
+/// The first state whose given shardings differ between inputs or outputs of the specialisations.
 std::optional<StateConflict> findStateConflict(mlir::ModuleOp module);
 
-/// Gives a state's input the sharding that its output has been given.
+/// Copies the given sharding of a state's output to its input.
 void joinStates(mlir::ModuleOp module);
 
 } // namespace gridloom

@@ -43,7 +43,7 @@ static void widen(std::optional<Span> &span, size_t at) {
   span = span ? Span{std::min(span->first, at), std::max(span->last, at)} : Span{at, at};
 }
 
-/// Widens `span` by the positions of `op`, or if it is floating of what reads it.
+/// Widens `span` by the position of `op`, or by those of its readers if it is floating.
 static void addPositions(Operation *op, const Positions &position, std::optional<Span> &span) {
   if (auto it = position.find(op); it != position.end())
     widen(span, it->second);
@@ -82,8 +82,7 @@ StageProfile::StageProfile(func::FuncOp func, const dist::Mesh &mesh, StringAttr
       change[readers->last + 1] -= bytes;
     }
   double alive = 0;
-  // Every cut starts a transfer and waits for its first byte; what tells them apart is how long it
-  // keeps the link.
+  // Every cut has the same latency; they differ only in how long they keep the link.
   auto send = [&](double bytes) {
     return mesh.getSeconds(cluster::Collective::Send, bytes, {stageAxis});
   };
@@ -108,7 +107,7 @@ StageProfile::StageProfile(func::FuncOp func, const dist::Mesh &mesh, StringAttr
 // One cut for all functions
 //===----------------------------------------------------------------------===//
 
-/// More than rounding makes of a sum.
+/// Allows for the rounding errors of sums.
 static constexpr double kRounding = 1 + 1e-9;
 
 namespace {
@@ -154,7 +153,8 @@ private:
   std::vector<Cut> cuts;                    // in order; the first and last are the functions' ends
   // By function and cut, relative to the function's own work; the leader's counts as it is.
   std::vector<std::vector<double>> work, sent;
-  std::vector<size_t> numStarts; // by cut: how many of the first cuts may begin the stage it ends
+  std::vector<size_t>
+      numStarts; // by cut: how many of the first cuts may start a stage ending there
 };
 } // namespace
 
@@ -162,8 +162,8 @@ static Side getSide(StageProfile::Span span, size_t cut) {
   return span.last < cut ? Side::Before : span.first >= cut ? Side::After : Side::Across;
 }
 
-/// For each position of the leader the one of `profile` that has the same ONNX nodes before it;
-/// where the functions share no node, the one with the same share of the work.
+/// For each position of the leader the position in `profile` with the same ONNX nodes before it; if
+/// the functions share no node, the one with the same share of the work.
 SmallVector<size_t> Cutter::guessPositions(const StageProfile &profile) const {
   const StageProfile &first = profiles[leader];
   using Key = std::pair<std::string, size_t>; // a node, and which of its operations
@@ -198,7 +198,7 @@ SmallVector<size_t> Cutter::guessPositions(const StageProfile &profile) const {
   return guess;
 }
 
-/// The cut of all functions that goes with one of the leader's positions.
+/// The cut of all functions at one of the leader's positions.
 std::optional<Cut> Cutter::makeCut(size_t position) const {
   const StageProfile &first = profiles[leader];
   Cut cut;
@@ -207,7 +207,7 @@ std::optional<Cut> Cutter::makeCut(size_t position) const {
       cut.push_back(position);
       continue;
     }
-    // A value that both use is on the same side in both.
+    // A state or weight that both use has to be on the same side in both.
     size_t low = 0, high = profile.anchored.size();
     auto align = [&](const auto &mine, const auto &others) {
       for (auto &[name, span] : mine) {
@@ -232,7 +232,7 @@ std::optional<Cut> Cutter::makeCut(size_t position) const {
   return isLegal(cut) ? std::optional(cut) : std::nullopt;
 }
 
-/// No state is used across the cut, and nothing is on different sides in two functions.
+/// Whether no state is used across the cut, and nothing is on different sides in two functions.
 bool Cutter::isLegal(const Cut &cut) const {
   llvm::DenseMap<Attribute, Side> sides;
   auto agrees = [&](const auto &spans, size_t at, bool mayCross) {
@@ -274,7 +274,7 @@ void Cutter::prepare() {
       sent.back().push_back(isEnd ? 0 : scale * profile.crossing[cut[i]]);
     }
   }
-  // Positions grow with the cuts', so those that end before a cut in all functions come first.
+  // Positions increase from cut to cut, so those that precede a cut in all functions come first.
   for (size_t end = 0, starts = 0; end < cuts.size(); ++end) {
     while (starts < end && isBefore(cuts[starts], cuts[end]))
       ++starts;
@@ -282,7 +282,7 @@ void Cutter::prepare() {
   }
 }
 
-/// What no cut into `stages` can do better than: the mean of the stages' work.
+/// A lower bound on the slowest of `stages`: the mean of their work.
 double Cutter::getLeast(size_t stages) const {
   double least = 0;
   for (const std::vector<double> &own : work)
@@ -290,7 +290,7 @@ double Cutter::getLeast(size_t stages) const {
   return least;
 }
 
-/// By dynamic programming, among cuts whose slowest stage takes at most `most`.
+/// Dynamic programming over the cuts whose slowest stage takes at most `most`.
 std::optional<StageStarts> Cutter::choose(size_t stages, double most) const {
   size_t n = cuts.size() - 1;
   using Cost = std::pair<double, double>; // of the slowest stage, of all that is sent
@@ -306,14 +306,14 @@ std::optional<StageStarts> Cutter::choose(size_t stages, double most) const {
   last[0] = {0, 0};
   for (size_t stage = 1; stage <= stages; ++stage) {
     next.assign(n + 1, {infinite, infinite});
-    // These stages have room for what comes before the end, and those that follow for the rest.
+    // Bounds on the work before the end of this stage, and on the work after it.
     double room = kRounding * most * static_cast<double>(stage);
     double roomAfter = kRounding * most * static_cast<double>(stages - stage);
     size_t first = n;
     while (first > stage && workOf(first - 1, n) <= roomAfter)
       --first;
     for (size_t end = std::max(first, stage); end <= n && workOf(0, end) <= room; ++end)
-      // The earlier a stage starts, the longer it takes; of equal ones the earliest counts.
+      // An earlier start makes a stage longer; of equal costs the earliest start wins.
       for (size_t start = numStarts[end]; start-- > stage - 1;) {
         double own = workOf(start, end);
         if (own > std::min(most, next[end].first))
@@ -342,8 +342,8 @@ std::optional<StageStarts> Cutter::choose(size_t stages, double most) const {
   return starts;
 }
 
-/// The cuts whose slowest stage is the fastest, of these that sends least. Most programs can be cut
-/// nearly evenly, and few cuts are so even.
+/// The cuts whose slowest stage is fastest, and of these those that send least. Tries tight limits
+/// first: most programs can be cut nearly evenly, and few cuts are so even.
 std::optional<StageStarts> Cutter::choose(size_t stages) const {
   double least = getLeast(stages);
   for (double factor = 1.0625; least > 0 && factor < static_cast<double>(stages);
@@ -357,7 +357,7 @@ std::optional<StageStarts> gridloom::chooseCuts(ArrayRef<StageProfile> profiles,
   for (bool alignWeights : {true, false})
     if (std::optional<StageStarts> starts = Cutter(profiles, alignWeights).choose(stages))
       return starts;
-  // Functions that share no state may be cut each for itself.
+  // Functions without states may be cut independently.
   if (llvm::any_of(profiles, [](const StageProfile &p) { return !p.states.empty(); }))
     return std::nullopt;
   StageStarts starts;

@@ -16,28 +16,28 @@
 
 namespace gridloom {
 
-/// Operations that belong to whoever reads them: repeating them in every stage is cheaper than
-/// sending what they make.
+/// Operations that every stage that reads them repeats, because that is cheaper than sending their
+/// results.
 bool isFloating(mlir::Operation *op);
 
-/// An operation that reads a state, or makes what is written to it.
+/// An operation that reads a state or computes its next value.
 struct StateUse {
   mlir::StringAttr state;
   mlir::Operation *op;
 };
 
-/// All uses of a function's states that are where the state lies; passing one on from argument to
-/// result is none.
+/// The uses that have to be in the stage that keeps the state; passing a state on from argument to
+/// result is not one.
 llvm::SmallVector<StateUse> getStateUses(mlir::func::FuncOp func);
 
-/// What stages are balanced by.
+/// Costs by which stages are balanced.
 struct StageCosts {
   std::function<double(mlir::Operation *)> seconds; ///< of work
   std::function<double(mlir::Value)> bytes;         ///< to send
   bool occupiesSender = false; ///< a transfer keeps both stages busy, not the receiver alone
 };
 
-/// Those of a device that has all of it: what else the mesh splits shortens both.
+/// Costs without any splits; the mesh's other axes would reduce both.
 StageCosts getUnsplitCosts(const dist::Mesh &mesh);
 
 /// One function's operations by position, with work and what crosses each position, in seconds.
@@ -45,7 +45,7 @@ struct StageProfile {
   StageProfile(mlir::func::FuncOp func, const dist::Mesh &mesh, mlir::StringAttr stageAxis,
                const StageCosts &costs);
 
-  /// The first and the last position that reads or writes something.
+  /// The first and the last position that uses a state or weight.
   struct Span {
     size_t first, last;
   };
@@ -58,13 +58,13 @@ struct StageProfile {
   bool occupiesSender; ///< as StageCosts
 };
 
-/// The first operation of each stage, by function.
+/// The position of each stage's first operation, by function.
 using StageStarts = llvm::SmallVector<llvm::SmallVector<size_t>>;
 
-/// Cuts all functions into `stages` parts, each with an operation of every function, so that
-/// everything that reads or writes a state is in one stage, the same in all functions, and a weight
-/// is read in the same stages by all functions where such cuts exist. Minimises the slowest stage
-/// of the function that suffers most, relative to its own work, then the bytes sent. None when the
+/// Cuts all functions into `stages` parts, each with an operation of every function, so that all
+/// uses of a state are in one stage, the same in all functions, and, if such cuts exist, all
+/// functions read a weight in the same stages. Minimises the slowest stage relative to its
+/// function's work, in the function where that is largest, then the bytes sent. Nullopt if the
 /// states allow no such cut.
 std::optional<StageStarts> chooseCuts(llvm::ArrayRef<StageProfile> profiles, size_t stages);
 

@@ -1,4 +1,4 @@
-//===- StrategyFile.cpp - what the shard phase decided, as text -----------===//
+//===- StrategyFile.cpp - the shard phase's decisions as text -------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -47,7 +47,7 @@ std::string StrategyFile::locate(unsigned line) const {
 }
 
 std::string gridloom::suggestName(StringRef name, const std::vector<std::string> &known) {
-  // Every name is compared with all of them.
+  // Each unknown name is compared with all known ones.
   constexpr size_t kMaxKnown = 20000, kMaxLength = 256;
   if (known.size() > kMaxKnown || name.size() > kMaxLength)
     return "";
@@ -61,7 +61,7 @@ std::string gridloom::suggestName(StringRef name, const std::vector<std::string>
 namespace {
 namespace yaml = llvm::yaml;
 
-/// Reads one text. What cannot be read ends it; what cannot be meant is noted.
+/// Reads one text. Syntax errors end it; other problems are collected.
 class Reader {
 public:
   Reader(StringRef text, StrategyFile &file)
@@ -84,7 +84,7 @@ private:
   void note(unsigned line, const Twine &text) {
     problems.push_back(("line " + Twine(line) + ": " + text).str());
   }
-  /// Notes it and stops.
+  /// Notes a problem and stops.
   bool stop(unsigned line, const Twine &text) {
     note(line, text);
     return false;
@@ -112,14 +112,14 @@ private:
   llvm::SourceMgr sources;
   yaml::Stream stream;
   StrategyFile &file;
-  std::string malformed; ///< the first thing that is no YAML
+  std::string malformed; ///< the first YAML error
   std::vector<std::string> problems;
   int64_t version = 0;
   unsigned stageAxisLine = 0;
 };
 } // namespace
 
-/// The text of a scalar; none of anything else.
+/// The text of a scalar; nullopt for other nodes.
 std::optional<std::string> Reader::readText(yaml::Node *node) {
   auto *scalar = llvm::dyn_cast_or_null<yaml::ScalarNode>(node);
   if (!scalar)
@@ -147,7 +147,7 @@ bool Reader::readNumber(yaml::Node *node, unsigned line, StringRef what, int64_t
   return true;
 }
 
-/// Visits the keys of a mapping, each with its line; what is there twice is refused.
+/// Visits the keys of a mapping, each with its line; duplicate keys are errors.
 bool Reader::forEach(yaml::Node *node, unsigned line, const Twine &what, Visit visit) {
   if (llvm::isa_and_nonnull<yaml::NullNode>(node))
     return true; // a section with nothing in it
@@ -232,8 +232,8 @@ bool Reader::readUnpack(unsigned line, yaml::Node *value) {
   return true;
 }
 
-/// One dimension: "{}", "{data, model}", "{model: 64}"; or, where they may be said, the axes of
-/// partial sums: "{unreduced: {model}}".
+/// One dimension: "{}", "{data, model}", "{model: 64}"; or, with `unreduced`, the axes of partial
+/// sums: "{unreduced: {model}}".
 bool Reader::readDim(yaml::Node *value, DimSplit &dim, std::vector<std::string> *unreduced) {
   auto *mapping = llvm::dyn_cast<yaml::MappingNode>(value);
   if (!mapping)
@@ -262,7 +262,7 @@ bool Reader::readDim(yaml::Node *value, DimSplit &dim, std::vector<std::string> 
     if (!text || StringRef(*text).getAsInteger(10, dim.granule) || dim.granule < 1 ||
         dim.granule > dist::kMaxGranule)
       return false;
-    isLast = true; // of the whole dimension, behind its last axis
+    isLast = true; // the granule of the dimension follows its last axis
   }
   return !stream.failed();
 }
@@ -394,8 +394,8 @@ bool Reader::readTop(StringRef key, unsigned line, yaml::Node *value) {
           (version > kVersion ? " (the file is of version " + Twine(version) + ")" : Twine("")));
 }
 
-/// Axes that are in the mesh, none of the stages'; the micro-batches' is last. Each is there once
-/// if `seen` keeps those of the line.
+/// Checks that axes are in the mesh and are not the stages', and that the micro-batches' is last;
+/// with `seen`, which collects those of the line, also that none repeats.
 void Reader::checkAxes(const StrategyLine &line, const std::vector<std::string> &axes,
                        std::vector<StringRef> *seen) {
   std::string who = "'" + makePrintable(line.key) + "'";
@@ -437,7 +437,7 @@ void Reader::checkSplit(const StrategyLine &line) {
     checkAxes(line, factor.split.axes, nullptr);
 }
 
-/// What can be known without the program.
+/// Checks what can be known without the program.
 void Reader::check() {
   if (!file.stageAxis.empty() && llvm::none_of(file.mesh, [&](const StrategyAxis &axis) {
         return axis.name == file.stageAxis;
@@ -466,7 +466,7 @@ std::vector<std::string> Reader::run() {
   bool isRead =
       !isEmpty && !stream.failed() &&
       forEach(root, 1, "the file", [&](StringRef key, unsigned line, yaml::Node *value) {
-        // The version says what the rest means.
+        // The version determines what the rest means.
         if (version == 0 && key != "strategy")
           return stop(line, "the file begins with '" + Twine(makePrintable(key.str())).str() +
                                 "', not with its version; write 'strategy: 1' first");
@@ -513,7 +513,7 @@ std::vector<std::string> gridloom::readStrategy(const std::string &path, Strateg
 // Writing
 //===----------------------------------------------------------------------===//
 
-/// A name as YAML has it, plain where it may be.
+/// A name in YAML, without quotes where possible.
 static std::string quote(StringRef name) {
   std::string plain = name.str();
   for (size_t i = 0; i < plain.size(); ++i) {
@@ -539,7 +539,7 @@ static std::string quote(StringRef name) {
   return "\"" + yaml::escape(name, /*EscapePrintable=*/false) + "\"";
 }
 
-/// An axis or a mesh, which may stand between braces.
+/// An axis or a mesh in YAML, with quotes unless it may stand between braces as it is.
 static std::string quoteAxes(StringRef axes) {
   bool isPlain =
       llvm::all_of(axes, [](char c) { return llvm::isAlnum(c) || StringRef("_-.=,").contains(c); });
@@ -548,7 +548,7 @@ static std::string quoteAxes(StringRef axes) {
              : "\"" + yaml::escape(axes, /*EscapePrintable=*/false) + "\"";
 }
 
-/// A key with its colon. YAML takes long keys behind a question mark alone.
+/// A key with its colon. YAML requires a question mark before long keys.
 static std::string printKey(StringRef key, unsigned indent) {
   constexpr size_t kMaxKey = 1000;
   std::string text = quote(key), pad(indent, ' ');

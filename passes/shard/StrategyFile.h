@@ -1,4 +1,4 @@
-//===- StrategyFile.h - what the shard phase decided, as text ---*- C++ -*-===//
+//===- StrategyFile.h - the shard phase's decisions as text -----*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -32,27 +32,27 @@ struct FactorSplit {
   DimSplit split;
 };
 
-/// A line of a section: what is said of the names that `key` is or matches (NamePatterns.h).
+/// A line of a section: what it says of the names that `key` equals or matches (NamePatterns.h).
 struct StrategyLine {
   std::string key;
-  unsigned line = 0;                  ///< in the file, from 1; 0 in none
+  unsigned line = 0;                  ///< in the file, from 1; 0 if there is no file
   std::vector<DimSplit> dims;         ///< of a value
   std::vector<std::string> unreduced; ///< axes over which a value stays a partial sum
   std::vector<FactorSplit> factors;   ///< of a node's work
   int64_t stage = 0;                  ///< of a node
-  std::string text; ///< any of them as it is written: "[{data}, {model: 64}]", "1"
+  std::string text;                   ///< any of them as text: "[{data}, {model: 64}]", "1"
 };
 
-/// The sections that speak of a program by name. Those of `Stages` have stages, those of `Splits`
-/// factors, others shardings. `Storage` is how weights and states, by their inputs, lie in memory
-/// where that is not as they are split; `Splits` how the work of nodes is split where that does not
+/// The sections that address a program by name. `Stages` holds stages, `Splits` splits of factors,
+/// the others shardings. `Storage` is how weights, and states by their inputs, lie in memory where
+/// that differs from their shardings; `Splits` how the work of nodes is split where that does not
 /// follow from the shardings.
 enum class StrategySection { Stages, Inputs, Weights, Nodes, Splits, Outputs, Storage };
 inline constexpr size_t kNumStrategySections = 7;
 inline constexpr std::array<llvm::StringLiteral, kNumStrategySections> kStrategySections = {
     "stages", "inputs", "weights", "nodes", "splits", "outputs", "storage"};
 
-/// What is decided for a function.
+/// The decisions for a function.
 struct StrategyTable {
   std::array<std::vector<StrategyLine>, kNumStrategySections> sections;
 
@@ -64,7 +64,7 @@ struct StrategyTable {
   }
 };
 
-/// What differs in one specialisation.
+/// How one specialisation differs.
 struct StrategyException {
   std::string name; ///< "main batch=1,sequence=16"
   unsigned line = 0;
@@ -83,13 +83,13 @@ struct StrategyFile {
   std::vector<StrategyAxis> mesh;
   std::string stageAxis; ///< empty: no pipeline
   int64_t microbatches = 1;
-  int64_t chunkMatmul = 0;          ///< 0: whole
-  std::vector<StrategyLine> unpack; ///< nodes whose packed weights are taken apart
+  int64_t chunkMatmul = 0;          ///< 0: not chunked
+  std::vector<StrategyLine> unpack; ///< nodes whose packed weights are unpacked
   StrategyTable common;
   std::vector<StrategyException> specialisations;
 
-  /// Names that the model has, whether or not the program has something that is called so; filled
-  /// by who knows the model.
+  /// Names that the model has, even if nothing in the program is called so; filled by callers that
+  /// know the model.
   llvm::StringSet<> modelNames;
 
   /// As --mesh takes it: "data=2,model=2".
@@ -99,14 +99,14 @@ struct StrategyFile {
   std::string locate(unsigned line) const;
 };
 
-/// Reads `text`. Problems are lines without a path that begin with the place, such as "line 3: ";
-/// none on success. `file.path` stays as it is.
+/// Parses `text` into `file`, all but `file.path`. Returns the problems: lines without a path that
+/// begin with the place, such as "line 3: "; none on success.
 std::vector<std::string> parseStrategy(llvm::StringRef text, StrategyFile &file);
 
-/// Reads the file at `path`. Problems are lines with the path; none on success.
+/// Reads the file at `path`. Returns the problems: lines with the path; none on success.
 std::vector<std::string> readStrategy(const std::string &path, StrategyFile &file);
 
-/// The text, from which parseStrategy makes the same file.
+/// The text from which parseStrategy makes the same file.
 std::string printStrategy(const StrategyFile &file);
 
 /// "[{data}, {model: 64}]", and "[{data}, {}, {unreduced: {model}}]" of partial sums.

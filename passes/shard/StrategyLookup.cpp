@@ -13,10 +13,10 @@
 using namespace mlir;
 using namespace gridloom;
 
-/// Problems that are listed; of more the number is given.
+/// The number of problems that are listed; others are only counted.
 static constexpr size_t kMaxListed = 20;
 
-/// What a section's names are names of.
+/// What the names of a section refer to.
 static StringRef describe(StrategySection section) {
   switch (section) {
   case StrategySection::Stages:
@@ -108,14 +108,14 @@ const StrategyLine *StrategyLookup::find(StrategySection section, StringRef spec
     }
     return found;
   };
-  // Both are looked into, so that both know which of their lines are used.
+  // Searches both, so that both record which of their lines are used.
   const StrategyLine *usual = look(common);
   auto own = special.find(specialisation);
   const StrategyLine *exception = own == special.end() ? nullptr : look(own->getValue());
   return exception ? exception : usual;
 }
 
-/// Whether a key speaks of what the model has: "NODE:broadcast#2", "NODE/body/NODE", "w[0:64]".
+/// Whether a key refers to the model: "NODE:broadcast#2", "NODE/body/NODE", "w[0:64]".
 bool StrategyLookup::isOfModel(StringRef key) const {
   if (file.modelNames.empty())
     return false;

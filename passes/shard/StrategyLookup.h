@@ -22,22 +22,22 @@ public:
   StrategyLookup(const StrategyFile &file, mlir::ModuleOp module,
                  llvm::ArrayRef<StrategySection> sections);
 
-  /// What the file says of a name in a specialisation; null where it says nothing. Patterns that
-  /// contradict each other are noted.
+  /// The file's line for a name in a specialisation; null if there is none. Notes patterns that
+  /// contradict each other.
   const StrategyLine *find(StrategySection section, llvm::StringRef specialisation,
                            llvm::StringRef full, llvm::StringRef base);
   void note(unsigned line, const llvm::Twine &text);
-  /// What a line says and this program, of other sizes, has no use for.
+  /// Notes a line that does not apply to this program at its sizes.
   void noteIdle(unsigned line, const llvm::Twine &text);
-  /// Emits one error with all that was noted and all lines that no name was found for: a note for
-  /// each but the first. Lines about what only this program lacks give a warning, idle ones
-  /// another.
+  /// Emits one error with all that was noted and all lines that matched no name, as notes after the
+  /// first. Lines about things that the model has but this program lacks give one warning, idle
+  /// lines another.
   llvm::LogicalResult report();
 
 private:
   struct Table {
     const StrategyTable *lines;
-    llvm::SmallVector<std::unique_ptr<NameTable>> names; ///< by section; null for those not asked
+    llvm::SmallVector<std::unique_ptr<NameTable>> names; ///< by section; null if not asked for
   };
   Table makeTable(const StrategyTable &lines) const;
   void noteUnused(const Table &table);
@@ -50,13 +50,12 @@ private:
   llvm::StringMap<Table> special;
   llvm::SmallVector<std::vector<std::string>> known; ///< full names asked for, by section
   llvm::SmallVector<llvm::StringSet<>> knownSet;
-  llvm::StringSet<> contradicted; ///< pairs of lines that are noted already
+  llvm::StringSet<> contradicted; ///< pairs of lines already noted
   std::vector<std::pair<unsigned, std::string>> problems, unused;
   std::map<unsigned, std::string> idle; ///< by line
 };
 
-/// The file that a pass has as its option; null, with an error on the module, where it has
-/// problems.
+/// Reads the file named by a pass's option; null, with an error on the module, if it has problems.
 std::shared_ptr<const StrategyFile> readForPass(mlir::ModuleOp module, const std::string &path);
 
 } // namespace gridloom

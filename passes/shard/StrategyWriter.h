@@ -13,13 +13,12 @@
 
 namespace gridloom {
 
-/// What the shard phase decided about a program that it has just left, and nothing else: its
-/// sections, the mesh, and no identity of the model. What the specialisation with the largest
-/// inputs has is common; the others' sections hold what differs. What repeats is folded into
-/// patterns.
+/// The decisions of the shard phase about a program that has just left it: mesh and sections,
+/// without the model's identity. The specialisation with the largest inputs fills the common
+/// sections; the others' sections hold the differences. Repetition is folded into patterns.
 StrategyFile collectStrategy(mlir::ModuleOp module);
 
-/// A sharding's dimensions as strategy files have them.
+/// A sharding's dimensions in the form of strategy files.
 std::vector<DimSplit> getSplit(const dist::Sharding &sharding);
 
 /// A sharding as strategy files write it: "[{data}, {model: 64}]".

@@ -60,7 +60,7 @@ private:
 
 } // namespace gridloom
 
-/// What an operation reads, seen through the floating operations that are repeated beside it.
+/// The values an operation reads, also through floating operations, which stages repeat.
 SmallVector<Value> StepPlacer::getSources(Operation *op) const {
   SmallVector<Value> sources;
   SmallVector<Value> open(op->getOperands());
@@ -81,7 +81,7 @@ StringAttr StepPlacer::getState(Value value) {
                   : StringAttr();
 }
 
-/// The stage of a state that the operation reads or writes, where that is known.
+/// The stage of a state that the operation reads or writes, if that is known.
 std::optional<int64_t> StepPlacer::getOwner(Operation *op) {
   SmallVector<StringAttr> states;
   for (Value result : op->getResults())
@@ -95,8 +95,8 @@ std::optional<int64_t> StepPlacer::getOwner(Operation *op) {
   return std::nullopt;
 }
 
-/// Where an operation belongs by what it is a part of, or else by what it reads; nothing where
-/// neither says anything yet.
+/// The stage of an operation by its states, its node or what it reads, in this order; nullopt if
+/// none of them says anything yet.
 std::optional<int64_t> StepPlacer::choose(Operation *op) {
   if (std::optional<int64_t> owner = getOwner(op))
     return owner;
@@ -120,11 +120,11 @@ std::optional<int64_t> StepPlacer::choose(Operation *op) {
   if (std::optional<Location> forward = loom::getDifferentiated(op->getLoc()))
     if (auto node = of.nodes.find(loom::getNodeName(*forward)); node != of.nodes.end())
       return clamp(first ? first : lastNumber, of.stages - 1, node->second);
-  // Sums of numbers go through the stages in order: then each sends one.
+  // Sums of scalars go through the stages in order, so that each sends one.
   return first ? first : lastNumber;
 }
 
-/// The first stage of those that read what nothing else places; the last one's for outputs.
+/// The stage of what nothing else places: its states', else its first reader's, else the last one.
 int64_t StepPlacer::followReaders(Operation *op) {
   if (std::optional<int64_t> owner = getOwner(op))
     return *owner;
@@ -139,7 +139,7 @@ int64_t StepPlacer::followReaders(Operation *op) {
   return stage;
 }
 
-/// States that nobody has placed yet go where they are read first.
+/// Places the operation, and with it those of its states that are not placed yet.
 void StepPlacer::set(Operation *op, int64_t stage) {
   placed[op] = stage;
   op->setAttr(dist::kStage, Builder(op->getContext()).getI64IntegerAttr(stage));

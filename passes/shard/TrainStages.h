@@ -13,24 +13,24 @@
 
 namespace gridloom {
 
-/// Places training steps by the stages of the model that they train. An operation of a node is
-/// where the model has that node, and so is what is computed of its derivative: saved values are
-/// there, and the weight. What reads a state is where the state lies: updates are where the weight
-/// is read. Numbers, as the norm of the gradients, go from stage to stage. Values of the backward
-/// part flow to earlier stages.
+/// Assigns stages to training steps from those of the model that they train. An operation of a
+/// node, and those of its derivative, go to the node's stage, where the saved values and the weight
+/// are. Users of a state go to the state's stage: updates are where the weight is read. Scalars,
+/// such as the norm of the gradients, go from stage to stage. Values of the backward part flow to
+/// earlier stages.
 class TrainStages {
 public:
   /// Operations with given stages.
   using Given = llvm::DenseMap<mlir::Operation *, int64_t>;
   using Owners = llvm::DenseMap<mlir::StringAttr, int64_t>;
 
-  /// `model` are functions whose operations have stages: the model, and its evaluation.
+  /// `model`: the functions whose operations have stages, the model and its evaluation.
   TrainStages(llvm::ArrayRef<mlir::func::FuncOp> model, int64_t stages);
 
-  /// Sets `dist.stage` on the operations of a training step that are not floating. What `given` has
-  /// keeps its stage.
+  /// Sets `dist.stage` on a training step's operations, except floating ones. Operations in `given`
+  /// keep their stage.
   void place(mlir::func::FuncOp step, const Given &given);
-  /// The stage that keeps each state, of the model and of the steps that were placed.
+  /// The stage that keeps each state of the model and of the placed steps.
   const Owners &getOwners() const { return owners; }
 
 private:

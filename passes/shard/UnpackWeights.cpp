@@ -1,13 +1,13 @@
-//===- UnpackWeights.cpp - weights that hold several, taken apart ---------===//
+//===- UnpackWeights.cpp - weights that hold several, unpacked ------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// Query, key and value, or gate and up, are often one product whose result is cut. A device's share
-// of heads is a stretch of each part and no stretch of the whole, so the whole could be split over
-// devices only by fetching most of it from others. The layout phase joins the parts again, device
-// by device.
+// Query, key and value, or gate and up, are often one product whose result is sliced. A device's
+// share of heads is a stretch of each part but not of the whole, so splitting the whole over
+// devices would mean fetching most of it from others. The layout phase merges the parts again on
+// each device.
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Sharding.h"
@@ -50,7 +50,7 @@ struct Stretch {
   bool isWhole() const { return stop - start == typeOf(value).getDimSize(dim); }
 };
 
-/// The stretch of a slice that takes one, of one dimension and without gaps.
+/// The stretch that a slice takes, if it cuts one dimension and has no gaps.
 std::optional<Stretch> matchSlice(loom::SliceOp slice) {
   ArrayRef<int64_t> whole = typeOf(slice.getInput()).getShape();
   std::optional<Stretch> stretch;
@@ -65,7 +65,7 @@ std::optional<Stretch> matchSlice(loom::SliceOp slice) {
   return stretch;
 }
 
-/// The stretch of its input from which a reshape makes a stretch of its result, if there is one.
+/// The stretch of a reshape's input that becomes a stretch of its result, if there is one.
 std::optional<Stretch> getSource(loom::ReshapeOp op, const Stretch &stretch) {
   dist::ShardingRule rule = op.getShardingRule();
   auto isReal = [&](int64_t factor) { return rule.sizes[factor] != 1; };
@@ -85,7 +85,7 @@ std::optional<Stretch> getSource(loom::ReshapeOp op, const Stretch &stretch) {
   return std::nullopt;
 }
 
-/// The operand of a contraction, and its stretch, from which a stretch of the result is computed.
+/// The operand of a contraction, and its stretch, that a stretch of the result is computed from.
 std::optional<std::pair<unsigned, Stretch>> getSource(loom::DotGeneralOp op,
                                                       const Stretch &stretch) {
   auto batch = static_cast<int64_t>(op.getLhsBatch().size());
@@ -106,14 +106,14 @@ bool isElementwise(Operation *op) {
          });
 }
 
-/// True for what is there in any stretch at no cost, as a bias is.
+/// True for values that cost nothing at any stretch, such as a broadcast bias.
 bool isRepeated(Value value) {
   auto constant = value.getDefiningOp<loom::ConstantOp>();
   return value.getDefiningOp<loom::BroadcastOp>() ||
          (constant && isa<SplatElementsAttr>(constant.getValue()));
 }
 
-/// The operand that a stretch of an elementwise result or a move goes on to; -1 for none.
+/// The operand, and its stretch, that a stretch of an elementwise result or a move comes from.
 std::optional<Stretch> getSource(Operation *op, const Stretch &stretch) {
   if (auto reshape = dyn_cast<loom::ReshapeOp>(op))
     return getSource(reshape, stretch);
@@ -133,7 +133,7 @@ std::optional<Stretch> getSource(Operation *op, const Stretch &stretch) {
   return source;
 }
 
-/// The weight that a contraction's operand is, or is looked up in, and the stretch of it.
+/// The weight, and its stretch, that a contraction's operand is or is gathered from.
 std::optional<Stretch> findWeight(Stretch stretch) {
   while (Operation *op = stretch.value.getDefiningOp()) {
     if (isa<loom::GetWeightOp>(op))
@@ -163,7 +163,7 @@ struct Pack {
   llvm::SetVector<Value> between;                        ///< the contraction's result included
 };
 
-/// Rebuilds what leads to a stretch of a value for the stretch alone.
+/// Rebuilds what leads to a value for a stretch of it alone.
 class PartBuilder {
 public:
   Value build(const Stretch &stretch);
@@ -201,7 +201,7 @@ Value PartBuilder::buildOn(Operation *op, const Stretch &stretch, OpBuilder &bui
   Operation *copy = builder.clone(*op);
   copy->setOperands(operands);
   copy->getResult(0).setType(type);
-  // The node's result is the whole, which is no longer there.
+  // The node's result is the whole, which no longer exists.
   copy->setAttr(dist::kPart, builder.getUnitAttr());
   return copy->getResult(0);
 }
@@ -228,7 +228,7 @@ Value PartBuilder::build(const Stretch &stretch) {
       strides(type.getRank(), 1);
   starts[stretch.dim] = stretch.start;
   limits[stretch.dim] = stretch.stop;
-  // An input has no node: the one that reads it.
+  // An input has no node: takes its reader's.
   Location loc = (op ? op : *stretch.value.getUsers().begin())->getLoc();
   if (auto weight = dyn_cast_or_null<loom::GetWeightOp>(op))
     loc = NameLoc::get(builder.getStringAttr(weight.getName() + "[" + Twine(stretch.start) + ":" +
@@ -237,7 +237,7 @@ Value PartBuilder::build(const Stretch &stretch) {
              loom::SliceOp::create(builder, loc, type, stretch.value, starts, limits, strides);
 }
 
-/// Follows a slice up to the contraction it takes a part of; null where there is none.
+/// Follows a slice up to the contraction whose result it takes a part of; null if there is none.
 static loom::DotGeneralOp trace(loom::SliceOp slice, llvm::SetVector<Value> &between,
                                 Stretch &weight) {
   std::optional<Stretch> stretch = matchSlice(slice);
@@ -261,8 +261,8 @@ static loom::DotGeneralOp trace(loom::SliceOp slice, llvm::SetVector<Value> &bet
 
 static bool hasSharding(Value value) { return dist::getSharding(value) != nullptr; }
 
-/// Whether the slices are all that reads the product, take two parts or more of it, and none twice
-/// in part; and nobody said how the whole is split.
+/// Whether the slices are the only readers of the product and take at least two parts of it that do
+/// not overlap, and the whole has no given sharding.
 static bool isPacked(const Pack &pack) {
   llvm::DenseSet<Operation *> readers;
   for (const auto &[slice, stretch] : pack.slices)

@@ -210,7 +210,7 @@ LogicalResult VerifyShardedPass::verifyFunction(func::FuncOp func, const Mesh &m
   return success();
 }
 
-/// S-G8: `user` needs what was made with the sharding `made` as `need`.
+/// S-G8: a value made as `made` can be brought to `need`, in which `user` reads it.
 static LogicalResult verifyReach(Operation *user, Twine what, Sharding made, Sharding need,
                                  const Mesh &mesh) {
   for (StringAttr axis : need.unreduced)
@@ -230,7 +230,7 @@ static LogicalResult verifyReach(Operation *user, Twine what, Sharding made, Sha
 /// "'/mlp/down/MatMul'"
 static std::string quoteNode(Value value) { return "'" + loom::getNodeName(value.getLoc()) + "'"; }
 
-/// S-G11: `user` takes the value over as many axes as it is declared unreduced.
+/// S-G11: `user` takes the value as partial sums over the axes over which it is declared unreduced.
 static LogicalResult verifyReader(Operation *user, Value value, ArrayRef<StringAttr> taken) {
   ShardingAttr sharding = value.getDefiningOp() ? getSharding(value) : ShardingAttr();
   ArrayRef<StringAttr> declared = sharding ? sharding.getUnreduced() : ArrayRef<StringAttr>();

@@ -52,7 +52,7 @@ struct MergeBroadcasts : OpRewritePattern<loom::BroadcastOp> {
   }
 };
 
-/// A reshape that only adds unit dimensions says nothing that the broadcast does not.
+/// The broadcast can express a reshape that only adds unit dimensions.
 struct MergeReshapeIntoBroadcast : OpRewritePattern<loom::BroadcastOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(loom::BroadcastOp op, PatternRewriter &rewriter) const override {
@@ -250,7 +250,7 @@ struct ComputeBeforeBroadcast : RewritePattern {
   }
 };
 
-/// Constants, then broadcasts, come second where the order does not matter.
+/// In commutative operations, constants go last, broadcasts before them.
 template <typename OpT> struct OrderOperands : OpRewritePattern<OpT> {
   using OpRewritePattern<OpT>::OpRewritePattern;
   static int rank(Value value) {
@@ -275,12 +275,12 @@ template <typename OpT> struct OrderOperands : OpRewritePattern<OpT> {
 // Contractions
 //===----------------------------------------------------------------------===//
 
-/// A contraction names its dimensions, so a transpose of an operand is free unless it changes the
-/// order of the free dimensions.
+/// A contraction names its dimensions, so it absorbs a transpose of an operand unless that changes
+/// the order of the free dimensions.
 struct MergeTransposeIntoDot : OpRewritePattern<loom::DotGeneralOp> {
   using OpRewritePattern::OpRewritePattern;
 
-  /// The operand before its transpose, with its dimensions renamed; false if it stays as it is.
+  /// Replaces the operand by its transpose's input, with dimensions renamed; false if it stays.
   static bool absorb(Value &operand, SmallVectorImpl<int64_t> &batch,
                      SmallVectorImpl<int64_t> &contracted, ArrayRef<int64_t> free) {
     auto transpose = operand.getDefiningOp<loom::TransposeOp>();
@@ -331,12 +331,12 @@ struct CanonicalizePass : gridloom::impl::CanonicalizeBase<CanonicalizePass> {
 
   void runOnOperation() override {
     GreedyRewriteConfig config;
-    // Moving constants to the front would make them lose their locations.
+    // Constants moved to the front would lose their locations.
     config.enableConstantCSE(false).setRegionSimplificationLevel(
         GreedySimplifyRegionLevel::Disabled);
     IRRewriter rewriter(&getContext());
     for (auto function : getOperation().getOps<func::FuncOp>()) {
-      // Equal operands must be one value for patterns to see that they are equal.
+      // Patterns recognise equal operands only if they are one value.
       DominanceInfo dominance(function);
       eliminateCommonSubExpressions(rewriter, dominance, function);
       if (failed(applyPatternsGreedily(function, patterns, config))) {
@@ -348,8 +348,8 @@ struct CanonicalizePass : gridloom::impl::CanonicalizeBase<CanonicalizePass> {
     }
   }
 
-  /// Gives every user its own broadcast. Sharing one would make the large tensor, not the small
-  /// one, live long and cross from one pipeline stage to the next.
+  /// Gives every user its own broadcast. A shared one would keep the large tensor, not the small
+  /// one, alive and send it between pipeline stages.
   static void separateBroadcasts(func::FuncOp function) {
     SmallVector<loom::BroadcastOp> broadcasts(function.getOps<loom::BroadcastOp>());
     for (loom::BroadcastOp broadcast : broadcasts) {

@@ -1,4 +1,4 @@
-//===- FoldScales.cpp - factors of channels into weights ------------------===//
+//===- FoldScales.cpp - fold channels' factors into weights ---------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -20,7 +20,7 @@ namespace {
 
 RankedTensorType getTensorType(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// True when a value depends on weights and constants alone, and so is computed at load.
+/// True if a value depends on weights and constants only, and so is computed at load.
 bool isFixed(Value value) {
   SmallVector<Value> pending{value};
   llvm::SmallPtrSet<Operation *, 16> seen;
@@ -37,7 +37,7 @@ bool isFixed(Value value) {
   return true;
 }
 
-/// `value` if it repeats one fixed number per channel, which is dimension 1; null otherwise.
+/// `value` if it repeats one fixed number per channel, which is dimension 1; else null.
 loom::BroadcastOp getPerChannel(Value value) {
   auto broadcast = value.getDefiningOp<loom::BroadcastOp>();
   if (!broadcast || !llvm::is_contained(broadcast.getDims(), 1) || !isFixed(broadcast.getInput()))
@@ -59,7 +59,7 @@ Value getVector(loom::BroadcastOp perChannel, PatternRewriter &rewriter) {
   return loom::ReshapeOp::create(rewriter, perChannel.getLoc(), vector, perChannel.getInput());
 }
 
-/// A convolution by fixed weights, of which nothing else reads the result.
+/// A convolution with fixed weights whose result has no other use; else null.
 loom::ConvolutionOp getConvolution(Value value) {
   auto convolution = value.getDefiningOp<loom::ConvolutionOp>();
   if (!convolution || !convolution->hasOneUse() || !isFixed(convolution.getWeight()) ||
@@ -68,7 +68,7 @@ loom::ConvolutionOp getConvolution(Value value) {
   return convolution;
 }
 
-/// The two sides of a commutative operation: first what `match` accepts.
+/// The operands of a commutative operation, one that `match` accepts first.
 template <typename MatchT>
 std::optional<std::pair<Value, Value>> splitOperands(Operation *op, MatchT match) {
   for (auto [x, y] : {std::pair(op->getOperand(0), op->getOperand(1)),
@@ -102,13 +102,13 @@ struct ScaleOfConvolution : OpRewritePattern<loom::MultiplyOp> {
   }
 };
 
-/// The sum of a convolution and a fixed number per channel.
+/// An addition to a convolution; null if it has several uses.
 loom::AddOp getBiased(Value value) {
   auto add = value.getDefiningOp<loom::AddOp>();
   return add && add->hasOneUse() && splitOperands(add, getConvolution) ? add : loom::AddOp();
 }
 
-/// (convolution + bias) and another number per channel, combined by an operation.
+/// (convolution + bias) combined with another number per channel.
 struct Biased {
   Value convolution, other;
   loom::BroadcastOp bias, perChannel; // perChannel makes `other`

@@ -1,4 +1,4 @@
-//===- Folding.cpp - operations on constants ------------------------------===//
+//===- Folding.cpp - fold operations on constants -------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -71,7 +71,7 @@ static FailureOr<DenseElementsAttr> evaluate(Operation *op, ArrayRef<DenseElemen
   return results->front().toAttribute(op->getContext());
 }
 
-/// An elementwise operation on splats, computed on one element.
+/// Computes an elementwise operation on splats on one element.
 static FailureOr<DenseElementsAttr> foldSplats(Operation *op,
                                                ArrayRef<DenseElementsAttr> operands) {
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
@@ -98,17 +98,17 @@ static FailureOr<DenseElementsAttr> foldSplats(Operation *op,
   return result->resizeSplat(type);
 }
 
-/// The values of all operands; none where one is not known.
+/// The values of all operands; empty if one is not known.
 static FailureOr<SmallVector<DenseElementsAttr>> evaluateOperands(Operation *op, int depth);
 
-/// As evaluateConstant, of an expression at most `depth` operations deep.
+/// evaluateConstant for an expression at most `depth` operations deep.
 static FailureOr<DenseElementsAttr> evaluateConstant(Value value, int depth) {
   if (DenseElementsAttr constant = getConstant(value))
     return constant;
   Operation *op = value.getDefiningOp();
   if (!op || depth == 0 || !canFold(op) || loom::getByteSize(value.getType()) > kMaxFoldedBytes)
     return DenseElementsAttr();
-  // Without operands, an iota has a value at compile time; a weight does not.
+  // Of operations without operands only an iota has a value at compile time; a weight does not.
   if (op->getNumOperands() == 0 && !isa<loom::IotaOp>(op))
     return DenseElementsAttr();
   FailureOr<SmallVector<DenseElementsAttr>> operands = evaluateOperands(op, depth - 1);
@@ -132,7 +132,7 @@ static FailureOr<SmallVector<DenseElementsAttr>> evaluateOperands(Operation *op,
   return operands;
 }
 
-/// Deep enough for what one ONNX node becomes, and what computes its operands from counters.
+/// Enough for the operations of one ONNX node and those that compute its operands from counters.
 static constexpr int kDeepest = 16;
 
 FailureOr<DenseElementsAttr> gridloom::evaluateConstant(Value value) {
@@ -142,13 +142,13 @@ FailureOr<DenseElementsAttr> gridloom::evaluateConstant(Value value) {
 FailureOr<DenseElementsAttr> gridloom::foldOperation(Operation *op) {
   if (op->getNumOperands() == 0 || !canFold(op))
     return DenseElementsAttr();
-  // Without elements there is nothing to compute, whatever the operands are.
+  // An empty result needs no computation, whatever the operands are.
   if (auto empty = cast<RankedTensorType>(op->getResult(0).getType()); empty.getNumElements() == 0)
     return DenseElementsAttr::get(empty, ArrayRef<Attribute>());
   SmallVector<DenseElementsAttr> operands = llvm::map_to_vector(op->getOperands(), getConstant);
   bool isConstant = llvm::all_of(operands, [](DenseElementsAttr value) { return bool(value); });
-  // Counters are cheaper than a table where kernels read them; what is computed from a table is
-  // one.
+  // Counters alone stay: kernels compute them more cheaply than they read a table. With a table
+  // among the operands, the result becomes a table.
   if (!isConstant) {
     auto isTable = [](DenseElementsAttr value) { return value && !value.isSplat(); };
     if (llvm::none_of(operands, isTable) ||

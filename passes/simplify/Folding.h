@@ -1,12 +1,12 @@
-//===- Folding.h - operations on constants ----------------------*- C++ -*-===//
+//===- Folding.h - fold operations on constants -----------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// A constant whose elements are all equal is kept as a splat of its full shape, whatever its size:
-// it takes one element. Everything else is folded only while it is small, so that a program does
-// not swallow weights.
+// A constant whose elements are all equal stays a splat of its full shape, whatever its size, since
+// it takes one element. Other constants are folded only while they are small, so that weights do
+// not become part of the program.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_PASSES_SIMPLIFY_FOLDING_H
@@ -19,9 +19,9 @@ namespace gridloom {
 /// The largest result that is computed at compile time.
 inline constexpr int64_t kMaxFoldedBytes = int64_t{64} * 1024;
 
-/// The constant that `value` is; null if it is none.
+/// The constant that `value` is; null if it is not one.
 mlir::DenseElementsAttr getConstant(mlir::Value value);
-/// The number every element of `value` has, if it is a splat of a float or integer.
+/// The value of every element of `value`, if it is a splat of a float or integer.
 std::optional<double> getSplat(mlir::Value value);
 /// Whether `value` is a float splat of `number`, to a relative 1e-6: exporters round such numbers.
 bool isSplatNear(mlir::Value value, double number);
@@ -29,18 +29,18 @@ bool isSplatNear(mlir::Value value, double number);
 mlir::Value createSplat(mlir::OpBuilder &builder, mlir::Location loc, mlir::RankedTensorType type,
                         double number);
 
-/// Whether an operation on constants is one. Random bits are not: training gives them an iteration.
+/// Whether an operation may be folded. Random bits may not: training gives them an iteration.
 bool canFold(mlir::Operation *op);
 
-/// The value of an expression of constants and counters, such as a triangle, whose parts are all of
-/// at most kMaxFoldedBytes. Null when it reads anything else. Fails, with a diagnostic, when an
+/// The value of an expression of constants and counters, such as a triangle, whose parts have at
+/// most kMaxFoldedBytes each; null if it reads anything else. Fails, with a diagnostic, if an
 /// operation cannot be computed.
 llvm::FailureOr<mlir::DenseElementsAttr> evaluateConstant(mlir::Value value);
 
-/// The value of an operation with one result whose operands are all constants, or one of them a
-/// constant that is no splat and the others known, as evaluateConstant finds. Null when an operand
-/// is not known, or the result is larger than kMaxFoldedBytes and not a splat. Fails, with a
-/// diagnostic on `op`, when the operation cannot be computed.
+/// The value of an operation with one result. Its operands must all be constants, or include a
+/// constant that is no splat and otherwise be known to evaluateConstant. Null if an operand is not
+/// known, or if the result is larger than kMaxFoldedBytes and not a splat. Fails, with a diagnostic
+/// on `op`, if the operation cannot be computed.
 llvm::FailureOr<mlir::DenseElementsAttr> foldOperation(mlir::Operation *op);
 
 } // namespace gridloom

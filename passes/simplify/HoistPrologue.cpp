@@ -31,7 +31,7 @@ static Type getElementType(Operation *symbol) {
   return derived ? getElementTypeOrSelf(derived.getType()) : Type();
 }
 
-/// Makes derived tensors of a module, one per distinct computation.
+/// Makes the derived tensors of a module, one per distinct computation.
 class DerivedTensors {
 public:
   explicit DerivedTensors(ModuleOp module) : symbols(module), builder(module.getContext()) {
@@ -43,7 +43,7 @@ public:
       alike[hash(derived)].push_back(derived);
   }
 
-  /// The derived tensor that computes `root`.
+  /// The derived tensor that computes `root`; an existing one if it computes the same.
   loom::DerivedOp get(Operation *root) {
     loom::DerivedOp derived = build(root);
     SmallVector<loom::DerivedOp, 1> &others = alike[hash(derived)];
@@ -54,7 +54,7 @@ public:
         derived.erase();
         return other;
       }
-    // A copy of a weight with other elements says which: `w.bf16` rather than `w_1`.
+    // The name of a weight's copy in another type says so: `w.bf16` rather than `w_1`.
     Type element = getElementTypeOrSelf(derived.getType());
     std::string name = derived.getSymName().str();
     if (Operation *taken = symbols.lookup(name); taken && getElementType(taken) != element) {
@@ -68,7 +68,7 @@ public:
   }
 
 private:
-  /// A detached derived tensor with copies of `root` and all it depends on.
+  /// A detached derived tensor with copies of `root` and all that it depends on.
   loom::DerivedOp build(Operation *root) const {
     SetVector<Operation *> needed;
     SmallVector<Operation *> pending{root};
@@ -94,14 +94,14 @@ private:
         builder.clone(*op, mapping);
         continue;
       }
-      // A derived tensor is made of weights alone.
+      // A derived tensor reads weights only, no other derived tensor.
       mapping.map(weight.getOutput(), readWhole(builder, source));
     }
     loom::YieldOp::create(builder, root->getLoc(), mapping.lookup(root->getResult(0)));
     return derived;
   }
 
-  /// Of what it computes: equal for tensors that are computed alike.
+  /// Hash of the computation, equal for tensors that are computed in the same way.
   static size_t hash(loom::DerivedOp derived) {
     llvm::hash_code code = llvm::hash_combine(derived.getType());
     for (Operation &op : derived.getBody().front())

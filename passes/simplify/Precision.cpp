@@ -21,7 +21,7 @@ bool gridloom::isF32Tensor(Value value) {
 
 static bool isConstant(Value value) { return value.getDefiningOp<loom::ConstantOp>() != nullptr; }
 
-/// f32 operands but literals and weights, which are had in either type.
+/// The f32 operands except literals and weights, which are available in either type.
 static SmallVector<Value> getFloatOperands(Operation *op) {
   return llvm::filter_to_vector(op->getOperands(), [](Value value) {
     return isF32Tensor(value) && !isConstant(value) && !value.getDefiningOp<loom::GetWeightOp>();
@@ -55,7 +55,7 @@ void PrecisionAnalysis::analyse(ModuleOp module) {
       for (auto [i, argument] : llvm::enumerate(function.getArguments())) {
         auto state = function.getArgAttrOfType<StringAttr>(i, loom::kState);
         if (isF32Tensor(argument) && !(state && isNarrowState(state)))
-          facts[argument].wide = true; // what the caller binds
+          facts[argument].wide = true; // as the caller binds it
       }
       visitForward(function);
     }
@@ -68,8 +68,7 @@ void PrecisionAnalysis::analyse(ModuleOp module) {
 // States
 //===----------------------------------------------------------------------===//
 
-/// The operands whose elements the result consists of, none of them changed; none if the operation
-/// computes.
+/// The operands whose elements make up the result unchanged; empty if the operation computes.
 static SmallVector<Value> getMoved(Operation *op) {
   if (isa<loom::ReshapeOp, loom::TransposeOp, loom::SliceOp, loom::ConcatenateOp, loom::ReverseOp,
           loom::BroadcastOp>(op))
@@ -83,10 +82,10 @@ static SmallVector<Value> getMoved(Operation *op) {
   return {};
 }
 
-/// The parts of a state's next value, and the operations that move its elements there.
+/// The sources of a state's next value, and the operations that move their elements there.
 struct StateParts {
   SmallVector<Operation *> moves;
-  SmallVector<Value> leaves; ///< moved by no operation: computed, or arguments
+  SmallVector<Value> leaves; ///< not moved by an operation: computed, or arguments
 };
 
 static StateParts findParts(Value next) {
@@ -118,23 +117,22 @@ static Value getStateArgument(func::FuncOp function, StringAttr state) {
 
 namespace {
 
-/// The states whose old values the next values of states depend on, over all functions. A value
-/// that is only moved from call to call is rounded once; a value that is computed is rounded in
-/// every call.
+/// How states' next values depend on states' old values, over all functions. A value that is only
+/// moved from call to call is rounded once; a value that is computed is rounded in every call.
 class StateFlow {
 public:
   void add(func::FuncOp function);
-  /// The states on a round on which something is computed.
+  /// The states on a cycle of dependences on which something is computed.
   llvm::DenseSet<StringAttr> findComputed();
 
 private:
   using Sources = llvm::DenseMap<StringAttr, llvm::DenseSet<StringAttr>>;
 
-  /// The states of floats whose past `leaves` depend on.
+  /// The float states whose old values `leaves` depend on.
   static llvm::DenseSet<StringAttr> getSources(func::FuncOp function, SmallVector<Value> leaves);
   void close();
 
-  Sources computedFrom, from; ///< of each state; `from` also those that are moved into it
+  Sources computedFrom, from; ///< of each state; `from` includes states moved into it
 };
 
 } // namespace
@@ -168,7 +166,7 @@ void StateFlow::add(func::FuncOp function) {
   }
 }
 
-/// Adds to each state's sources their sources, and so on.
+/// Takes the transitive closure of each state's sources.
 void StateFlow::close() {
   SmallVector<StringAttr> states = llvm::to_vector(llvm::make_first_range(from));
   for (StringAttr through : states)
@@ -204,7 +202,7 @@ void PrecisionAnalysis::findNarrowStates(ModuleOp module) {
         narrowStates.insert(state);
 }
 
-/// Whether a function reads a state as f32, or moves what goes into it as f32.
+/// Whether a function reads a state as f32, or moves elements into it as f32.
 bool PrecisionAnalysis::keepsWide(func::FuncOp function, unsigned result) const {
   auto state = function.getResultAttrOfType<StringAttr>(result, loom::kState);
   Value past = getStateArgument(function, state);
@@ -219,7 +217,7 @@ bool PrecisionAnalysis::isWide(Value value) const {
 }
 
 bool PrecisionAnalysis::computesWide(Operation *op) const {
-  // A norm's scale and bias are f32 beside 16-bit values.
+  // A norm's scale and bias stay f32 beside 16-bit values.
   size_t numOperands = op->hasTrait<loom::NormalizesRows>() ? 1 : op->getNumOperands();
   return llvm::any_of(op->getResults(), [&](Value value) { return isWide(value); }) ||
          llvm::any_of(op->getOperands().take_front(numOperands), [&](Value value) {
@@ -233,8 +231,8 @@ void PrecisionAnalysis::note(Operation *op, StringRef reason) { reasons.emplace_
 // From operands to results
 //===----------------------------------------------------------------------===//
 
-/// Whether the narrow type would make infinity, or few digits, of a number. bf16 has f32's range
-/// but for the largest, which masks like to be made of.
+/// Whether a number becomes infinite or loses digits in the narrow type. bf16 has f32's range,
+/// except for the largest numbers, which masks often use.
 bool PrecisionAnalysis::isBeyondRange(Value constant) const {
   auto op = constant.getDefiningOp<loom::ConstantOp>();
   auto values = op ? dyn_cast<DenseFPElementsAttr>(op.getValue()) : DenseFPElementsAttr();
@@ -250,7 +248,7 @@ bool PrecisionAnalysis::isBeyondRange(Value constant) const {
   return llvm::any_of(values.getValues<APFloat>(), isBeyond);
 }
 
-/// A reduction of so many elements that it is a statistic of them, not another activation.
+/// Whether a reduction has so many elements that it is a statistic, not another activation.
 bool PrecisionAnalysis::isSum(Operation *op) const {
   if (auto reduce = dyn_cast<loom::ReduceOp>(op)) {
     constexpr int64_t many = 16;
@@ -264,13 +262,13 @@ bool PrecisionAnalysis::isSum(Operation *op) const {
   return scatter && scatter.getReduction() && isSumOrProduct(*scatter.getReduction());
 }
 
-/// Whether the value is computed by an operation of a loss.
+/// Whether an operation of a loss computes the value.
 static bool isMarked(Value value) {
   Operation *op = value.getDefiningOp();
   return op && op->hasAttr(loom::kFullPrecision);
 }
 
-/// Whether a region of f32 begins at an operation whatever its operands are.
+/// Whether a region of f32 begins at an operation, whatever its operands are.
 bool PrecisionAnalysis::startsRegion(Operation *op, Facts &own) {
   bool isHalf = narrow && narrow.isF16();
   if (op->hasAttr(loom::kFullPrecision)) {
@@ -288,7 +286,7 @@ bool PrecisionAnalysis::startsRegion(Operation *op, Facts &own) {
     return true;
   };
   if (auto convert = dyn_cast<loom::ConvertOp>(op)) {
-    // 8 bits fit into the digits of either type.
+    // 8-bit integers are exact in either narrow type.
     auto integer = dyn_cast<IntegerType>(convert.getInput().getType().getElementType());
     return integer && integer.getWidth() > 8 &&
            start("integers", /*sticky=*/true, /*counted=*/true);
@@ -324,7 +322,7 @@ PrecisionAnalysis::Facts PrecisionAnalysis::derive(Operation *op) {
   bool usesLarge =
       llvm::any_of(op->getOperands(), [&](Value value) { return isBeyondRange(value); });
   own.large = (usesLarge || llvm::any_of(operands, isLarge)) && !op->hasTrait<loom::Bounded>();
-  // A ratio of large numbers, as in exp(x) / sum(exp(x)).
+  // The ratio of large numbers is not large, as in exp(x) / sum(exp(x)).
   if (isa<loom::DivideOp>(op) && isLarge(op->getOperand(1)))
     own.large = false;
   own.wide = own.sticky || own.large;
@@ -347,7 +345,7 @@ void PrecisionAnalysis::visitForward(func::FuncOp function) {
     visitForward(&op);
 }
 
-/// Carried values and results of branches stay f32: roundings would accumulate.
+/// Carried values and results of branches stay f32, since roundings would accumulate.
 void PrecisionAnalysis::visitControl(Operation *op) {
   for (loom::BodyLink &link : loom::getBodies(op)) {
     func::FuncOp body = link.body;
@@ -359,7 +357,7 @@ void PrecisionAnalysis::visitControl(Operation *op) {
       outside.wide = outside.sticky || outside.large;
       facts[argument] = outside;
     }
-    // Arguments that a loop gives itself.
+    // Arguments that a loop carries.
     if (auto loop = dyn_cast<loom::WhileOp>(op))
       for (BlockArgument argument : body.getArguments().take_front(loop.getInits().size()))
         if (isF32Tensor(argument))
@@ -373,7 +371,7 @@ void PrecisionAnalysis::visitControl(Operation *op) {
 
 //===----------------------------------------------------------------------===//
 // From readers to what they read
-//===----------------------------------------------------------------------===//
+// From readers to operands
 
 bool PrecisionAnalysis::takesWide(OpOperand &use) const {
   for (loom::BodyLink &link : loom::getBodies(use.getOwner()))
@@ -383,7 +381,7 @@ bool PrecisionAnalysis::takesWide(OpOperand &use) const {
   return false;
 }
 
-/// Whether the value is compared with infinity, as the loss and the norm of gradients are.
+/// Whether the value is compared with infinity, like the loss and the norm of gradients.
 static bool isCheckedFinite(OpOperand &use) {
   auto compare = dyn_cast<loom::CompareOp>(use.getOwner());
   if (!compare || use.getOperandNumber() != 0)
@@ -433,7 +431,7 @@ void PrecisionAnalysis::visitBackward(func::FuncOp function) {
         }))
       note(op, "its reader magnifies errors");
   };
-  // A value computed from a state goes into the next call and would be rounded in each.
+  // A value computed from a state would be rounded again in each call.
   for (auto [i, value] : llvm::enumerate(function.front().getTerminator()->getOperands()))
     if (auto state = function.getResultAttrOfType<StringAttr>(i, loom::kState);
         state && isF32Tensor(value) && !isNarrowState(state))
@@ -441,7 +439,7 @@ void PrecisionAnalysis::visitBackward(func::FuncOp function) {
   for (Operation &op : llvm::reverse(function.front().without_terminator())) {
     for (loom::BodyLink &link : loom::getBodies(&op))
       visitBackward(link.body);
-    // A convolution's result is of its operands' type.
+    // A convolution's result has its operands' type.
     if (!isa<loom::ConvolutionOp, loom::ConstantOp>(op))
       llvm::for_each(op.getResults(), visit);
   }

@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 //
 // f32 values are stored in 16 bits, except where that would change more than the last digits:
-// integers held as floats and what is computed from them, sums over many elements, numbers a type
-// cannot hold, and whatever order, rounding or angles are taken of.
+// integers held as floats and what is computed from them, sums over many elements, numbers beyond
+// the type's range, and operands of comparisons, rounding and trigonometric functions.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_PASSES_SIMPLIFY_PRECISION_H
@@ -18,18 +18,18 @@
 
 namespace gridloom {
 
-/// Decides for the f32 values of a module whether they stay f32. Values the facts do not name are
-/// stored in the narrow type.
+/// Decides which f32 values of a module stay f32. Values without facts are stored in the narrow
+/// type.
 class PrecisionAnalysis {
 public:
-  /// `narrow` is f16 or bf16; null where only contractions are asked about (tf32).
+  /// `narrow` is f16 or bf16; null if only contractions are asked about (tf32).
   PrecisionAnalysis(mlir::ModuleOp module, mlir::FloatType narrow);
 
   /// Whether the value stays f32.
   bool isWide(mlir::Value value) const;
-  /// Whether a contraction or convolution works on integers held as floats, which needs all bits.
+  /// Whether a contraction or convolution works on integers held as floats, which need all bits.
   bool isFull(mlir::Operation *op) const { return full.contains(op); }
-  /// Whether an operation computes in f32: one of its operands or its result stays f32.
+  /// Whether an operation computes in f32, because an operand or its result stays f32.
   bool computesWide(mlir::Operation *op) const;
 
   /// Whether a state is kept in the narrow type.
@@ -38,7 +38,7 @@ public:
   /// Whether a loop or branch takes an operand as f32.
   bool takesWide(mlir::OpOperand &use) const;
 
-  /// Operations where a region of f32 begins, and why, in the order of the program.
+  /// Operations where a region of f32 begins, and why, in program order.
   llvm::ArrayRef<std::pair<mlir::Operation *, llvm::StringRef>> getReasons() const {
     return reasons;
   }
@@ -46,10 +46,10 @@ public:
 private:
   struct Facts {
     bool wide = false;
-    bool sticky = false;  ///< stays f32 through what has only such operands, and weights
-    bool counted = false; ///< sticky because of integers
-    bool large = false;   ///< may be beyond the narrow type's range
-    bool exact = false;   ///< every reader wants it unrounded
+    bool sticky = false;  ///< passes on to results whose operands are all sticky or weights
+    bool counted = false; ///< sticky because it holds integers
+    bool large = false;   ///< may exceed the narrow type's range
+    bool exact = false;   ///< every reader needs it unrounded
   };
 
   void findNarrowStates(mlir::ModuleOp module);

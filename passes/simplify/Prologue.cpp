@@ -33,13 +33,13 @@ SmallVector<Operation *> gridloom::getHoistable(Block &block) {
         worthwhile.insert(&op);
     }
   }
-  // A broadcast or reshape of hoisted work stays behind: it is its operand that is hoisted.
+  // A broadcast or reshape of hoisted work stays behind; its operand is hoisted.
   SmallVector<Operation *> result;
   for (Operation &op : block) {
     if (!worthwhile.contains(&op))
       continue;
     bool isNeeded = llvm::any_of(op.getUsers(), [&](Operation *user) {
-      // A user that only repeats or reshapes, and is not itself inside hoisted work.
+      // Whether a user is outside of hoisted work, or only repeats or reshapes for such users.
       std::function<bool(Operation *)> stays = [&](Operation *user) {
         if (!fixed.contains(user))
           return true;
@@ -58,7 +58,7 @@ SmallVector<Operation *> gridloom::getUnusedWeights(ModuleOp module) {
   module.walk([&](Operation *op) {
     if (auto read = dyn_cast<loom::GetWeightOp>(op))
       used.insert(read.getName());
-    // What states begin with, of functions and of programs.
+    // Initial values of states, in functions and in programs.
     if (auto init = op->getAttrOfType<StringAttr>(loom::kInit))
       used.insert(init.getValue());
     if (auto function = dyn_cast<func::FuncOp>(op))

@@ -10,18 +10,18 @@
 
 namespace gridloom {
 
-/// Operations to be computed at load, in order: they depend on weights and constants alone, at
-/// least one weight, something that is not such an operation uses them, and they are more than
-/// weights repeated or reshaped, which costs nothing where it is used.
+/// The operations to be computed at load, in order: they depend on weights and constants only, on
+/// at least one weight, are used by something that is not such an operation, and do more than
+/// repeat or reshape weights, which costs nothing at the use.
 llvm::SmallVector<mlir::Operation *> getHoistable(mlir::Block &block);
 
 /// The type of the whole weight or derived tensor that `symbol` declares.
 mlir::RankedTensorType getWholeType(mlir::Operation *symbol);
-/// Reads it in the body of another derived tensor: what is derived is computed there anew.
+/// Reads the whole tensor in the body of a derived tensor; a derived one is computed there again.
 mlir::Value readWhole(mlir::OpBuilder &builder, mlir::Operation *symbol);
-/// Erases what functions compute and nothing uses.
+/// Erases operations of functions whose results are not used.
 void eraseDeadOps(mlir::ModuleOp module);
-/// Erases weights and derived tensors that nothing uses, also through each other.
+/// Erases weights and derived tensors that are not used, also through each other.
 void eraseUnusedWeights(mlir::ModuleOp module);
 /// The weights and derived tensors that nothing uses.
 llvm::SmallVector<mlir::Operation *> getUnusedWeights(mlir::ModuleOp module);

@@ -12,7 +12,7 @@
 
 namespace gridloom {
 
-/// The locations of all `parts` in program order, after `root`'s.
+/// Fuses the location `root` with those of all `parts` in program order.
 mlir::Location fuseLocations(mlir::OpBuilder &builder, mlir::Location root,
                              llvm::ArrayRef<mlir::Operation *> parts);
 

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// GELU is x/2 + x/2 g with g = erf(x / sqrt 2) or g = tanh(sqrt(2/pi) (x + 0.044715 x^3)), written
-// in many orders. Both sides are read as polynomials, so that the order does not matter.
+// GELU is x/2 + x/2 g with g = erf(x / sqrt 2) or g = tanh(sqrt(2/pi) (x + 0.044715 x^3)), in any
+// order of operations: g's argument and the whole are read as polynomials.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/simplify/Folding.h"
@@ -19,7 +19,7 @@ using namespace gridloom;
 
 namespace {
 
-/// A polynomial in x up to x^3, and one that is a factor of g: plain(x) + gated(x) g.
+/// plain(x) + gated(x) g, where both are polynomials up to x^3.
 struct Polynomial {
   using Coefficients = std::array<double, 4>;
   Coefficients plain{}, gated{};
@@ -48,7 +48,7 @@ class PolynomialReader {
 public:
   PolynomialReader(Value x, Value gate) : x(x), gate(gate) {}
 
-  /// Nothing if the expression is not a polynomial of degree 3 or less. Collects what was read.
+  /// Collects the operations read. Nullopt unless it is a polynomial of degree 3 or less.
   std::optional<Polynomial> read(Value value, unsigned depth = 0) {
     Polynomial result;
     if (value == x) {
@@ -115,7 +115,7 @@ bool isNear(const Polynomial::Coefficients &actual, const Polynomial::Coefficien
   return true;
 }
 
-/// The erf or tanh that `value` is a product or sum with; null if there is none near.
+/// The erf or tanh in the products and sums that make `value`; null if there is none nearby.
 Operation *findGate(Value value, unsigned depth = 0) {
   Operation *op = value.getDefiningOp();
   if (!op || isa<loom::ErfOp, loom::TanhOp>(op))
@@ -129,7 +129,7 @@ Operation *findGate(Value value, unsigned depth = 0) {
   return nullptr;
 }
 
-/// Candidates for the variable of the gate's polynomial argument.
+/// Collects candidates for the variable of the gate's polynomial argument.
 void collectVariables(Value value, llvm::SetVector<Value> &variables, unsigned depth = 0) {
   if (getSplat(value))
     return;

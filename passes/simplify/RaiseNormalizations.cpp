@@ -13,8 +13,8 @@ namespace {
 
 RankedTensorType getTensorType(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// Follows a value backwards to the reduction it repeats, knowing which dimension of the tensor it
-/// is combined with each of its own dimensions lies along (-1 for unit dimensions).
+/// Follows a value backwards to the reduction that it repeats. `along` maps each dimension of the
+/// value to a dimension of the tensor it is combined with (-1 for unit dimensions).
 struct Trace {
   explicit Trace(Value value)
       : value(value),
@@ -22,14 +22,14 @@ struct Trace {
     skipMoves();
   }
 
-  /// Goes on from operand `index` of an elementwise operation.
+  /// Continues with operand `index` of an elementwise operation.
   void follow(Operation *op, unsigned index = 0) {
     parts.push_back(op);
     value = op->getOperand(index);
     skipMoves();
   }
 
-  /// Goes through broadcasts and reshapes that only add or remove unit dimensions.
+  /// Skips broadcasts, and reshapes that only add or remove unit dimensions.
   void skipMoves() {
     while (Operation *op = value.getDefiningOp()) {
       if (auto broadcast = dyn_cast<loom::BroadcastOp>(op))
@@ -44,7 +44,7 @@ struct Trace {
 
   template <typename OpT> OpT getAs() const { return value.getDefiningOp<OpT>(); }
 
-  /// Whether the value is a reduction of `x` over `dim` alone, in the place of x's own elements.
+  /// Whether the value is a reduction of `x` over `dim` alone, aligned with the elements of x.
   bool isReductionOf(Value x, dist::ReductionKind kind, int64_t dim) {
     auto reduce = getAs<loom::ReduceOp>();
     if (!reduce || reduce.getInput() != x || reduce.getKind() != kind ||
@@ -54,7 +54,7 @@ struct Trace {
     return true;
   }
 
-  /// Whether dimension i of the value lies along dimension i of the whole, `without` left out.
+  /// Whether dimension i of the value is dimension i of the whole, after removing `without`.
   bool isInPlace(int64_t without) const {
     for (auto [i, dim] : llvm::enumerate(along))
       if (dim != -1 && dim != static_cast<int64_t>(i) + (static_cast<int64_t>(i) >= without))
@@ -99,7 +99,7 @@ private:
 // Softmax
 //===----------------------------------------------------------------------===//
 
-/// exp(x - max) / sum of it. Without the maximum it is the same function but for overflow.
+/// exp(x - max) / sum of it; without the maximum it is the same function except for overflow.
 struct RaiseSoftmax : OpRewritePattern<loom::DivideOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -150,7 +150,7 @@ bool matchMean(Trace &trace, Value x) {
   return trace.isReductionOf(x, dist::ReductionKind::Sum, last);
 }
 
-/// By mean and variance, or by the mean of squares alone.
+/// Normalised by mean and variance, or by the mean of squares alone.
 struct Normalized {
   Value x;
   double epsilon;
@@ -158,7 +158,7 @@ struct Normalized {
   bool isCentred;
 };
 
-/// Matches mean of squares + epsilon of `centred`, which may be x - mean.
+/// Matches the mean of squares of `centred`, plus epsilon; `centred` may be x - mean.
 std::optional<Normalized> matchVariance(Trace trace, Value centred) {
   auto add = trace.getAs<loom::AddOp>();
   if (!add)
@@ -168,7 +168,7 @@ std::optional<Normalized> matchVariance(Trace trace, Value centred) {
   if (!epsilon)
     return std::nullopt;
   trace.follow(add, index);
-  // The square is below the reduction, so it must be known to match it.
+  // matchMean needs to know the square, which is below the reduction.
   Trace probe = trace;
   if (Operation *scale = probe.value.getDefiningOp();
       scale && isa<loom::DivideOp, loom::MultiplyOp>(scale))
@@ -190,7 +190,7 @@ std::optional<Normalized> matchVariance(Trace trace, Value centred) {
   return result;
 }
 
-/// Matches centred / sqrt(mean of its squares + epsilon) and centred * rsqrt of that.
+/// Matches centred / sqrt(mean of its squares + epsilon), or centred times its rsqrt.
 std::optional<Normalized> matchNormalized(Operation *op) {
   for (unsigned i : {0u, 1u}) {
     Trace deviation(op->getOperand(1 - i));
@@ -220,7 +220,7 @@ std::optional<Normalized> matchNormalized(Operation *op) {
   return std::nullopt;
 }
 
-/// A vector repeated along all but the last dimension of `like`; null if `value` is none.
+/// `value` as a vector if it repeats one along all but the last dimension of `like`; else null.
 Value getRowVector(PatternRewriter &rewriter, Value value, RankedTensorType like) {
   int64_t last = like.getRank() - 1, size = like.getDimSize(last);
   auto type = RankedTensorType::get({size}, like.getElementType());
@@ -248,7 +248,7 @@ template <typename OpT> struct RaiseNorm : OpRewritePattern<OpT> {
     if (!normalized)
       return rewriter.notifyMatchFailure(op, "not x / root of the mean of squares");
 
-    // Scale and bias are the only users, if there are any.
+    // Takes scale and bias if they are the only users.
     Operation *last = op;
     auto take = [&](auto user) -> Value {
       if (!user || !last->hasOneUse() || *last->user_begin() != user)
@@ -266,7 +266,7 @@ template <typename OpT> struct RaiseNorm : OpRewritePattern<OpT> {
       using UserT = decltype(tag);
       return last->hasOneUse() ? dyn_cast<UserT>(*last->user_begin()) : UserT();
     };
-    // The vectors must be there before the new operation: it goes where the last part was.
+    // The new operation needs the vectors, so it is inserted where the last part was.
     if (auto multiply = user(loom::MultiplyOp()))
       rewriter.setInsertionPoint(multiply);
     Value scale = take(user(loom::MultiplyOp()));

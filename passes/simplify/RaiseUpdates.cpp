@@ -4,10 +4,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A cache that takes new rows at a position b is written as a choice for every place c along a
+// Writing new rows into a cache at a position b is expressed as a select for every place c along a
 // dimension: where 0 <= c - b < n the new row c - b, else the old one. Conditions are read as
 // bounds of c - b, however they are written, and the rows' index is computed for each of the n
-// differences. What it becomes, a scatter, touches n rows.
+// differences. The resulting scatter touches n rows only.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/simplify/Folding.h"
@@ -22,8 +22,8 @@ namespace {
 
 RankedTensorType getTensorType(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// place * i + sign * base + offset at place i, where `base` is one number that only the program's
-/// run knows, or null.
+/// place * i + sign * base + offset at place i, where `base` is a scalar known only at run time, or
+/// null.
 struct Linear {
   int64_t place = 0, offset = 0, sign = 0;
   Value base;
@@ -32,7 +32,7 @@ struct Linear {
 /// Reads integer expressions over the places of a dimension.
 class PlaceReader {
 public:
-  /// Conditions that hold where first <= place - base <= last.
+  /// Conditions that hold if first <= place - base <= last.
   struct Bounds {
     int64_t first = std::numeric_limits<int64_t>::min();
     int64_t last = std::numeric_limits<int64_t>::max();
@@ -41,9 +41,9 @@ public:
 
   /// The linear form of an expression; nullopt if it is not linear.
   std::optional<Linear> read(Value value);
-  /// Narrows `bounds` to where the condition holds; false if it says anything else.
+  /// Narrows `bounds` to where the condition holds; false if it is not such a bound.
   bool readBounds(Value condition, Bounds &bounds);
-  /// The value of an expression where place - base is `difference`.
+  /// The value of an expression if place - base is `difference`.
   std::optional<int64_t> evaluate(Value value, const Bounds &bounds, int64_t difference) {
     evaluated.clear();
     return evaluate(value, bounds, difference, /*depth=*/0);
@@ -51,7 +51,7 @@ public:
 
 private:
   static constexpr unsigned kMaxDepth = 64;
-  /// Beyond this sums could overflow.
+  /// Larger numbers are refused, because sums could overflow.
   static constexpr int64_t kLargest = int64_t(1) << 40;
 
   std::optional<Linear> compute(Value value);
@@ -88,7 +88,7 @@ std::optional<Linear> PlaceReader::read(Value value) {
 
 std::optional<Linear> PlaceReader::compute(Value value) {
   RankedTensorType type = getTensorType(value);
-  // Narrower ones are no positions of a scatter.
+  // Narrower integers are no positions of a scatter.
   if (!type.getElementType().isSignlessInteger() || type.getElementTypeBitWidth() < 32)
     return std::nullopt;
   Linear result;
@@ -143,7 +143,7 @@ bool PlaceReader::readBounds(Value condition, Bounds &bounds) {
   bounds.base = base;
   using Direction = loom::Direction;
   Direction direction = compare.getDirection();
-  // As bounds of the difference: difference + offset, or offset - difference, against 0.
+  // As bounds of the difference: compares difference + offset, or offset - difference, with 0.
   auto isAtLeast = [&](int64_t least) { bounds.first = std::max(bounds.first, least); };
   auto isAtMost = [&](int64_t most) { bounds.last = std::min(bounds.last, most); };
   int64_t edge = -sense * offset;
@@ -210,7 +210,7 @@ std::optional<int64_t> PlaceReader::compute(Operation *op, const Bounds &bounds,
       .Default([&](Operation *) { return std::min(*a, *b); });
 }
 
-/// The one dimension along which a condition differs, and the condition along it.
+/// The only dimension along which a condition varies, and the condition along it.
 struct PlaceCondition {
   Value condition;
   int64_t dim;
@@ -248,7 +248,7 @@ struct RaiseRowUpdate : OpRewritePattern<loom::SelectOp> {
   }
 
 private:
-  /// The rows that the places in `bounds` take, in order; null if they are not that.
+  /// The rows that the places in `bounds` take, in order; null if they do not match.
   static Value getRows(PatternRewriter &rewriter, loom::SelectOp op, const PlaceCondition &where,
                        PlaceReader &reader, const PlaceReader::Bounds &bounds) {
     RankedTensorType type = getTensorType(op.getOnFalse());
@@ -283,7 +283,7 @@ private:
            fits(bounds, bounds.last);
   }
 
-  /// Whether a difference is a number of the places' type.
+  /// Whether a difference fits into the places' type.
   static bool fits(const PlaceReader::Bounds &bounds, int64_t difference) {
     return llvm::isIntN(getTensorType(bounds.base).getElementTypeBitWidth(), difference);
   }
@@ -303,8 +303,8 @@ private:
   }
 };
 
-/// Rows written into a transposed tensor, which most often is transposed back: they are written
-/// into the tensor, and the result is transposed.
+/// Moves a scatter of rows before the transpose of its input, which often cancels with a later
+/// transpose.
 struct ScatterBeforeTranspose : OpRewritePattern<loom::ScatterOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(loom::ScatterOp op, PatternRewriter &rewriter) const override {

@@ -4,10 +4,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Works from the reshapes that split a dimension upwards: where all that the dimension comes from
-// can be computed with two dimensions in its place, down to reshapes that merged them, it is, and
-// neither reshape is needed. A merged dimension could be split over devices along its major part
-// only: batch times heads never by heads.
+// Follows reshapes that split a dimension to the values that the dimension comes from. If all of
+// them can be computed with two dimensions instead, up to reshapes that merged these, they are, and
+// neither reshape is needed. A merged dimension could be split over devices only along its major
+// part: batch times heads never by heads.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/simplify/Folding.h"
@@ -50,7 +50,7 @@ struct Cut {
 /// The gain of a cut: impossible, free, or one that removes a merging reshape.
 enum class Gain { None, Free, Real };
 
-/// The operands, by number, that must be cut so that an operation's result is.
+/// The operands, by number, that must be cut for an operation's result to be cut.
 struct Needs {
   Gain gain = Gain::None; ///< without the operands
   SmallVector<std::pair<unsigned, std::pair<int64_t, int64_t>>, 2> operands; ///< (dim, inner)
@@ -71,7 +71,7 @@ RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getTy
 /// The index of a dimension after another one was cut in two.
 int64_t shift(int64_t dim, int64_t cut) { return dim + (dim > cut ? 1 : 0); }
 
-/// Dimensions of which `cut` is two, one after the other.
+/// The dimensions after `cut` became two, one after the other.
 SmallVector<int64_t> widen(ArrayRef<int64_t> dims, int64_t cut) {
   SmallVector<int64_t> result;
   for (int64_t dim : dims) {
@@ -90,8 +90,8 @@ SmallVector<int64_t> shiftAll(ArrayRef<int64_t> dims, int64_t cut) {
 // Requirements of a cut
 //===----------------------------------------------------------------------===//
 
-/// The reshape's input dimension that `factor` is part of, and the elements of the factors under it
-/// there.
+/// The reshape's input dimension that contains `factor`, and the elements of the factors minor to
+/// it there.
 std::pair<int64_t, int64_t> findFactor(const dist::ShardingRule &rule, int64_t factor) {
   for (auto [dim, factors] : llvm::enumerate(rule.tensors[0])) {
     const auto *place = llvm::find(factors, factor);
@@ -108,7 +108,7 @@ std::pair<int64_t, int64_t> findFactor(const dist::ShardingRule &rule, int64_t f
 Needs getNeeds(loom::ReshapeOp op, int64_t dim, int64_t inner) {
   dist::ShardingRule rule = op.getShardingRule();
   Needs needs;
-  int64_t under = 1; // elements of the factors passed so far, from the minor end
+  int64_t under = 1; // elements of the minor factors passed so far
   for (int64_t factor : llvm::reverse(rule.tensors[1][dim])) {
     int64_t size = rule.sizes[factor];
     if (size == 1)
@@ -234,7 +234,7 @@ class Separator {
 public:
   explicit Separator(func::FuncOp function) : function(function) {}
 
-  /// Whether anything changed.
+  /// Returns whether anything changed.
   bool run();
 
 private:
@@ -268,7 +268,7 @@ Gain Separator::probe(const Cut &cut, int depth) {
   return known[cut] = gain;
 }
 
-/// `op` on operands that are cut as needed.
+/// Rebuilds `op` on operands that are cut as needed.
 Value Separator::build(const Cut &cut, Operation *op, const Needs &needs) {
   SmallVector<Value> operands(op->getOperands());
   for (auto [operand, part] : needs.operands)
@@ -323,7 +323,7 @@ Value Separator::build(const Cut &cut, Operation *op, const Needs &needs) {
   return copy->getResult(0);
 }
 
-/// The value with its dimension cut, which probe said can be had.
+/// The value with its dimension cut; probe must have found that possible.
 Value Separator::take(const Cut &cut) {
   if (auto it = made.find(cut); it != made.end())
     return it->second;
@@ -349,15 +349,15 @@ Value Separator::take(const Cut &cut) {
     return made[cut] =
                loom::ReshapeOp::create(builder, op->getLoc(), cut.getType(), reshape.getInput());
   Value result = build(cut, op, needs);
-  // Readers of the whole value merge it again: it is not computed twice.
+  // Readers of the whole value merge it again, so that it is not computed twice.
   builder.setInsertionPointAfterValue(result);
   Value merged = loom::ReshapeOp::create(builder, op->getLoc(), cut.value.getType(), result);
   Value(cut.value).replaceAllUsesWith(merged);
   return made[cut] = result;
 }
 
-/// Cuts what `reshape` splits, where that makes a merging reshape unnecessary. `reshape` becomes
-/// what is left of it.
+/// Cuts the value that `reshape` splits if that makes a merging reshape unnecessary. `reshape`
+/// becomes what is left of it.
 bool Separator::separate(loom::ReshapeOp &reshape) {
   dist::ShardingRule rule = reshape.getShardingRule();
   for (auto [dim, factors] : llvm::enumerate(rule.tensors[0])) {
@@ -370,7 +370,7 @@ bool Separator::separate(loom::ReshapeOp &reshape) {
       if (under == 1 || under == size || size == 0)
         continue;
       Cut cut{reshape.getInput(), static_cast<int64_t>(dim), under};
-      // More dimensions than this are an image's windows, which stay as they are written.
+      // Values with more dimensions are an image's windows, which stay as they are written.
       constexpr int64_t kHighestRank = 5;
       if (cut.getType().getRank() > kHighestRank || probe(cut) != Gain::Real)
         continue;

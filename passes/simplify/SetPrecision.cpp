@@ -18,7 +18,7 @@ using namespace gridloom;
 
 namespace {
 
-/// Gives values the types the analysis found, and converts where they meet.
+/// Gives values the types that the analysis found, and converts where types differ.
 class Narrower {
 public:
   Narrower(const PrecisionAnalysis &analysis, FloatType narrow)
@@ -28,7 +28,7 @@ public:
     for (Operation &op : llvm::make_early_inc_range(function.front()))
       rewrite(&op);
   }
-  /// Gives the states a function reads their type, before it is rewritten.
+  /// Changes the type of the states a function reads, before it is rewritten.
   void narrowStates(func::FuncOp function);
 
 private:
@@ -59,7 +59,7 @@ private:
 
 } // namespace
 
-/// Numbers beyond the type's range become the largest it has: a pooling's lowest f32 must be the
+/// Numbers beyond the type's range become its largest: the lowest f32 of a pooling must be the
 /// lowest number, not minus infinity.
 DenseElementsAttr Narrower::convertLiteral(DenseElementsAttr values, Type element) const {
   const llvm::fltSemantics &semantics = cast<FloatType>(element).getFloatSemantics();
@@ -90,8 +90,8 @@ Value Narrower::convert(Value value, Type element) {
                                  cast<RankedTensorType>(value.getType()).clone(element), value);
 }
 
-/// The value as `element`. One computed in f32 and stored in 16 bits is rounded first, unless its
-/// only reader takes it as it is; weights are there in f32.
+/// The value as `element`. A value computed in f32 and stored in 16 bits is rounded first, unless
+/// its only reader takes it unrounded; weights are available in f32.
 Value Narrower::get(Value value, Type element) {
   if (getElement(value) == element) {
     bool isRounded = element == wide && getStored(value) == narrow && !value.hasOneUse() &&
@@ -124,7 +124,7 @@ void Narrower::narrowStates(func::FuncOp function) {
   }
 }
 
-/// Results for the caller are f32.
+/// The caller gets results in f32.
 void Narrower::rewriteReturn(func::ReturnOp op) {
   auto function = op->getParentOfType<func::FuncOp>();
   for (OpOperand &operand : op->getOpOperands()) {
@@ -155,7 +155,7 @@ void Narrower::rewriteControl(Operation *op) {
   }
 }
 
-/// 16-bit operands are summed in f32, which is rounded unless somebody wants it as it is.
+/// 16-bit operands are summed in f32, and the sum is rounded unless a reader needs it unrounded.
 void Narrower::rewriteContraction(Operation *op) {
   Value result = op->getResult(0);
   if (analysis.isFull(op))
@@ -262,7 +262,7 @@ private:
     });
   }
 
-  /// Literals of which only the other type is read.
+  /// Erases literals, weights and conversions of which only the other type is read.
   static void eraseDead(ModuleOp module) {
     for (auto function : module.getOps<func::FuncOp>())
       for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.front())))

@@ -18,23 +18,23 @@ namespace gridloom {
 #define GEN_PASS_REGISTRATION
 #include "passes/simplify/Passes.h.inc"
 
-/// Checks what the importer made.
+/// Adds the check of the importer's output.
 void addImportVerify(mlir::OpPassManager &pm);
 struct SimplifyOptions {
   std::string precision = "f32";          ///< f32, tf32, bf16 or f16
-  std::string gradientsOf;                ///< an output that is differentiated; empty: none
+  std::string gradientsOf;                ///< the output that is differentiated; empty: none
   std::vector<std::string> withRespectTo; ///< weights and inputs; empty: all float weights
   TrainOptions train;                     ///< a training step beside the model
 };
 
-/// The first part of the simplify phase: folds, canonicalises, recognises composites. What is
-/// differentiated is differentiated next.
+/// Adds the first part of the simplify phase: folds, canonicalises, recognises composites.
+/// Differentiation follows.
 void addRaisePasses(mlir::OpPassManager &pm);
-/// Folds, canonicalises, recognises composites, differentiates, sets the precision, moves
-/// weight-only work to the prologue, verifies.
+/// Adds the whole phase: folds, canonicalises, recognises composites, differentiates, sets the
+/// precision, moves weight-only work to the prologue, verifies.
 void addSimplifyPasses(mlir::OpPassManager &pm, const SimplifyOptions &options = {});
 
-/// I-G1 to I-G4 of loom-verify-imported. Fails with a diagnostic.
+/// Checks I-G1 to I-G4 of loom-verify-imported. Fails with a diagnostic.
 llvm::LogicalResult verifyImported(mlir::ModuleOp module);
 
 } // namespace gridloom

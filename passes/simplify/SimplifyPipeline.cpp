@@ -31,7 +31,7 @@ void gridloom::addRaisePasses(mlir::OpPassManager &pm) {
   pm.addPass(createSeparateDims());
   pm.addPass(createCanonicalize());
   pm.addPass(createFoldConstants());
-  // Composites are matched in canonical form, and leave parts behind that nothing uses.
+  // Composites are matched in canonical form, and leave dead parts behind.
   pm.addPass(createRaiseComposites());
   pm.addPass(createCanonicalize());
   pm.addPass(createFoldConstants());
@@ -54,10 +54,10 @@ void gridloom::addSimplifyPasses(mlir::OpPassManager &pm, const SimplifyOptions 
   }
   pm.addPass(createFoldScales());
   pm.addPass(createFoldConstants()); // scales that are constants
-  // After composites, which compute in f32 inside; before weights are hoisted, with their
-  // conversion.
+  // After composites, which compute in f32 inside; before hoisting, so that conversions of weights
+  // are hoisted, too.
   pm.addPass(createSetPrecision({options.precision}));
-  pm.addPass(createFoldConstants()); // what is small enough in 16 bits
+  pm.addPass(createFoldConstants()); // constants that are small enough in 16 bits
   // Last, so that what is hoisted is in its final form.
   pm.addPass(createHoistPrologue());
   pm.addPass(createVerifySimplified());

@@ -34,7 +34,7 @@ static LogicalResult verifyOperation(Operation &op) {
 static LogicalResult verifyFunction(func::FuncOp function) {
   if (!function.getBody().hasOneBlock()) // I-G1
     return function.emitOpError("has ") << function.getBody().getBlocks().size() << " blocks";
-  // The dimensions of a body's tensors are its own affair.
+  // Only entries name the dimensions of their tensors.
   bool isBody = loom::isBody(function);
   for (StringRef name : {StringRef(loom::kEntry), StringRef(loom::kDims)})
     if (!isBody && !function->hasAttr(name))

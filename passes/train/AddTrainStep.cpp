@@ -67,7 +67,7 @@ TrainOptions AddTrainStepPass::getOptions() const {
   return options;
 }
 
-/// Loops and branches read weights in functions of their own, and have no derivative.
+/// Refuses loops and branches, which read weights in functions of their own and have no derivative.
 LogicalResult AddTrainStepPass::checkControl() {
   WalkResult result = getOperation().walk([](Operation *op) {
     if (!loom::isControl(op))
@@ -104,7 +104,7 @@ LogicalResult AddTrainStepPass::addEvaluations(const TrainSettings &settings) {
   return success();
 }
 
-/// Says on parameters which weights are tied to them, as the import does on the module.
+/// Records on parameters which weights are tied to them, from the module's attribute.
 void AddTrainStepPass::markTies(const Trained &trained) {
   ModuleOp module = getOperation();
   Builder builder(&getContext());
@@ -125,7 +125,7 @@ void AddTrainStepPass::markTies(const Trained &trained) {
 }
 
 namespace {
-/// Has states begin with drawn numbers.
+/// Lets states begin with drawn numbers.
 class Initializers {
 public:
   Initializers(ModuleOp module, const TrainSettings &settings)
@@ -137,7 +137,7 @@ public:
       });
   }
 
-  /// States that begin as a parameter, such as averages of it, draw the same numbers.
+  /// States that begin as a parameter, such as its average, draw the same numbers.
   LogicalResult apply(const Trained &trained) {
     for (const auto &[name, role] : trained)
       if (failed(resolve(name, role)))
@@ -155,7 +155,7 @@ public:
   }
 
 private:
-  /// Running statistics are set, but not drawn.
+  /// Running statistics can be set to a constant, but not drawn.
   LogicalResult resolve(StringAttr name, StringRef role) {
     auto weight = module.lookupSymbol<loom::WeightOp>(name);
     auto type = cast<RankedTensorType>(weight.getType());
@@ -188,7 +188,7 @@ void AddTrainStepPass::runOnOperation() {
   if (failed(settings) || failed(checkControl()))
     return signalPassFailure();
   module->removeAttr(loom::kTrains);
-  // Training steps come first: what is decided for several functions is decided there.
+  // Training steps come first, since decisions for several functions are made in the first.
   if (findFunctions(loom::kTrainStep).empty())
     for (func::FuncOp function : findFunctions(loom::kMain))
       copy(function, loom::kTrainStep);
@@ -211,7 +211,7 @@ void AddTrainStepPass::runOnOperation() {
 }
 
 /// The inputs that losses and metrics compare with, each with the label that all of them ignore, if
-/// there is one: what fills a sample up can have it.
+/// there is one: it can fill up incomplete samples.
 ArrayAttr AddTrainStepPass::describeTargets(const TrainSettings &settings) {
   llvm::MapVector<StringRef, std::optional<int64_t>> targets;
   SmallVector<func::FuncOp> functions = findFunctions(loom::kEval);
@@ -237,8 +237,8 @@ ArrayAttr AddTrainStepPass::describeTargets(const TrainSettings &settings) {
   return builder.getArrayAttr(list);
 }
 
-/// How much is trained, and the weights that nobody froze and no loss depends on, which whoever
-/// compiles may not expect.
+/// Records how much is trained, and the weights that are not frozen but that no loss depends on,
+/// which users may not expect.
 void AddTrainStepPass::describeWeights(const TrainSettings &settings, const Trained &trained,
                                        SmallVectorImpl<NamedAttribute> &told) {
   Builder builder(&getContext());
@@ -267,7 +267,7 @@ void AddTrainStepPass::describeWeights(const TrainSettings &settings, const Trai
     told.push_back(builder.getNamedAttr("unreached", builder.getStrArrayAttr(unreached)));
 }
 
-/// What a plan says of its training.
+/// Records what a plan says about its training.
 void AddTrainStepPass::describeTraining(const TrainSettings &settings, const Trained &trained) {
   Builder builder(&getContext());
   SmallVector<StringRef> texts(losses.begin(), losses.end());

@@ -1,4 +1,4 @@
-//===- Clipping.cpp - limits of gradients ---------------------------------===//
+//===- Clipping.cpp - gradient clipping -----------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

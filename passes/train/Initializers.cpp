@@ -1,4 +1,4 @@
-//===- Initializers.cpp - what parameters begin with ----------------------===//
+//===- Initializers.cpp - initial values of parameters --------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -24,8 +24,8 @@ const char *const gridloom::train::kInitGrammar =
 // Fans
 //===----------------------------------------------------------------------===//
 
-/// Follows a weight through permutations of its dimensions to a product, and tells which of its
-/// dimensions the product sums over and which are its batch's.
+/// Follows a weight through transposes and conversions to a product; sets which of its dimensions
+/// the product sums over and which are its batch. False if there is no product.
 static bool findProduct(Value value, SmallVector<int64_t> dims, llvm::SmallBitVector &summed,
                         llvm::SmallBitVector &batch) {
   for (OpOperand &use : value.getUses()) {
@@ -77,7 +77,7 @@ std::optional<Fans> train::findFans(loom::GetWeightOp read) {
 //===----------------------------------------------------------------------===//
 
 namespace gridloom::train {
-/// Reads a call into a specification; keeps what was wrong first.
+/// Parses a call into a specification; keeps the first problem.
 struct InitReader {
   CallText call;
   InitSpec spec;
@@ -132,7 +132,7 @@ struct InitReader {
     }
   }
 
-  /// The gain is that of leaky_relu with slope a, as torch.nn.init has it by default.
+  /// The gain is that of leaky_relu with slope a, the default of torch.nn.init.
   void readKaiming() {
     spec.kind = InitSpec::Kind::Kaiming;
     double slope = 0;

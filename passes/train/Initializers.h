@@ -1,13 +1,13 @@
-//===- Initializers.h - what parameters begin with --------------*- C++ -*-===//
+//===- Initializers.h - initial values of parameters ------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// Fans and gains are those of torch.nn.init. The fans of a weight that is multiplied are the
-// dimensions that the product sums over, and the others, whichever come first in the file; those of
-// a recurrent weight of ONNX, [directions, gates * hidden, inputs], are of one direction; those of
-// any other weight are dimension 1 and dimension 0, each times the window behind them.
+// Fans and gains are those of torch.nn.init. If a weight is multiplied, its fan-in is the
+// dimensions that the product sums over and its fan-out the others, whichever come first in the
+// file. For a recurrent weight of ONNX, [directions, gates * hidden, inputs], they are those of one
+// direction; for any other weight dimension 1 and dimension 0, each times the window behind them.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_PASSES_TRAIN_INITIALIZERS_H
@@ -25,24 +25,24 @@ namespace gridloom::train {
 /// How --init is written, for --help.
 extern const char *const kInitGrammar;
 
-/// Numbers of elements of a weight that one output is computed from, and that one input goes to.
+/// The number of elements of a weight that one output is computed from, and that one input goes to.
 struct Fans {
   int64_t in = 0, out = 0;
 };
 
-/// The fans of a weight by the operations that read it. Nothing of fewer than two dimensions.
+/// The fans of a weight by the operations that read it; nullopt with fewer than two dimensions.
 std::optional<Fans> findFans(loom::GetWeightOp read);
 
-/// A distribution as --init says it.
+/// A distribution given to --init.
 class InitSpec {
 public:
-  /// Returns nothing, and says why as the end of a sentence, if the text is no distribution.
+  /// Returns nullopt, with the reason as the end of a sentence, if the text is no distribution.
   static std::optional<InitSpec> parse(const std::string &text, std::string &error);
 
   bool needsFans() const;
   /// Whether all elements are equal.
   bool isConstant() const;
-  /// Without seed and stream; `fans` are those of the weight where needsFans().
+  /// Resolves it, without seed and stream; `fans` are the weight's, and needed only if needsFans().
   Draw resolve(Fans fans) const;
 
 private:
@@ -53,11 +53,11 @@ private:
   friend struct InitReader;
 };
 
-/// What --init says: texts 'PATTERN: DISTRIBUTION', of which the last one that is about a parameter
-/// counts.
+/// The rules of --init: texts 'PATTERN: DISTRIBUTION', of which the last one that matches a
+/// parameter applies.
 class InitRules {
 public:
-  /// Returns nothing, and says why, if a text is none of kInitGrammar.
+  /// Returns nullopt, with the reason in `error`, if a text does not match kInitGrammar.
   static std::optional<InitRules> parse(llvm::ArrayRef<std::string> texts, std::string &error);
 
   bool isEmpty() const { return rules.empty(); }
@@ -66,9 +66,9 @@ public:
     ParameterPattern pattern;
     InitSpec spec;
   };
-  /// Null where no rule is about the parameter.
+  /// The rule that applies to the parameter; null if there is none.
   const Rule *lookup(ParameterName parameter) const;
-  /// The texts that are about none of these parameters.
+  /// The texts that match none of these parameters.
   llvm::SmallVector<llvm::StringRef> listUnmatched(llvm::ArrayRef<ParameterName> parameters) const {
     return train::listUnmatched(rules, parameters);
   }

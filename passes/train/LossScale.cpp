@@ -16,10 +16,10 @@ const char *const gridloom::train::kLossScaleGrammar =
     "growth after so many steps in a row that were taken and by backoff after one that was not (as "
     "PyTorch's GradScaler), a number, which stays, or off";
 
-/// Scales of both ends leave room for the products and quotients with counts in f32.
+/// Bounds on scales that leave room for products and quotients with counts in f32.
 static constexpr double kLeast = 0x1p-60, kMost = 0x1p60;
 
-/// Returns what is wrong.
+/// Returns the problem, or "".
 std::string LossScaleSpec::read(const std::string &key, const std::string &word) {
   auto fail = [&](const char *what) { return "has " + key + "=" + word + ", " + what; };
   if (key == "interval") {

@@ -16,32 +16,31 @@ namespace gridloom::train {
 /// How --loss-scale is written, for --help.
 extern const char *const kLossScaleGrammar;
 
-/// What the mean of a loss is multiplied by before it is differentiated, so that gradients in f16
-/// neither vanish nor overflow (Micikevicius et al. 2018, section 3.2). It is a power of two where
-/// the settings are, so that it changes no digit of a gradient that f16 holds.
+/// The factor of a loss's mean before it is differentiated, so that gradients in f16 neither vanish
+/// nor overflow (Micikevicius et al. 2018, section 3.2). If the settings are powers of two, so is
+/// the scale, and it changes no digit of a gradient that f16 can hold.
 class LossScaleSpec {
 public:
-  /// Returns nothing, and says why, if the text is none of kLossScaleGrammar.
+  /// Returns nullopt, with the reason in `error`, if the text does not match kLossScaleGrammar.
   static std::optional<LossScaleSpec> parse(const std::string &text, std::string &error);
 
-  /// "off": there is none.
+  /// "off": no scale.
   bool isOff() const { return kind == Kind::Off; }
-  /// Whether the scale changes; else there is no count of good steps.
+  /// Whether the scale changes; otherwise good steps are not counted.
   bool isDynamic() const { return kind == Kind::Dynamic; }
-  /// What it does not fall below: a number that is given falls not at all.
+  /// The smallest value of the scale; a static scale is its own.
   double getMinimum() const { return isDynamic() ? min : init; }
 
-  /// The scale of a step, f32 []: the state as it was before, or what the scale begins with, which
-  /// a state of 0 stands for.
+  /// The scale of a step, f32 []: the state's former value, or the initial scale if that is 0.
   Term begin(const Term &state) const;
-  /// Scale f32 [] and number of steps in a row that were taken since it changed, i64 [].
+  /// The scale, f32 [], and the number of consecutive committed steps since it changed, i64 [].
   struct State {
     Term scale;
     std::optional<Term> good;
   };
-  /// Those after a step. Where it was not taken (`committed`, i1 []) the scale is multiplied by
-  /// `backoff`, and is at least `min`; after `interval` steps in a row that were, by `growth`, and
-  /// is at most 2^60, of which the product with any count is finite.
+  /// The state after a step. If the step was not committed (`committed`, i1 []), the scale is
+  /// multiplied by `backoff`, down to `min`; after `interval` consecutive committed steps it is
+  /// multiplied by `growth`, up to 2^60, so that its product with any count is finite.
   State update(const State &now, const Term &committed) const;
 
 private:

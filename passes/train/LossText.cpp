@@ -1,4 +1,4 @@
-//===- LossText.cpp - losses and metrics as options write them ------------===//
+//===- LossText.cpp - parse losses and metrics ----------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -20,12 +20,12 @@ const char *const gridloom::train::kLossGrammar =
 const char *const gridloom::train::kMetricGrammar =
     "accuracy(LOGITS, LABELS, axis=-1, ignore_index=LABEL)";
 
-/// Of a class.
+/// Of a class in class_weights.
 static constexpr double kMaxWeight = 1e6;
 
 namespace {
 
-/// Reads a call; keeps what was wrong first.
+/// Parses a call; keeps the first problem.
 class Reader {
 public:
   /// `what` is "loss" or "metric".
@@ -40,7 +40,7 @@ public:
   }
   const CallText &getCall() const { return call; }
 
-  /// Whether the text is a word alone, not a call of nothing.
+  /// Whether the text is only a word, without parentheses.
   bool isWord() const {
     size_t last = text.find_last_not_of(" \t");
     return call.arguments.empty() && call.settings.empty() && last != std::string::npos &&

@@ -25,7 +25,7 @@ using Kind = LossSpec::Kind;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// What a loss or metric says of the tensors it reads.
+/// The properties of a loss or metric that decide about the tensors it reads.
 struct Call {
   const char *what; ///< "loss" or "metric"
   const std::string &text, &prediction, &target;
@@ -70,8 +70,8 @@ static std::nullopt_t fail(const Call &call, const std::string &message, std::st
   return std::nullopt;
 }
 
-/// The dimension of the classes, which there must be; -1 where the loss knows no classes. Nothing
-/// where the prediction does not fit.
+/// The dimension of the classes, or -1 if the loss has none. Nullopt if the prediction does not
+/// fit.
 static std::optional<int64_t> findClasses(const Call &call, RankedTensorType prediction,
                                           std::string &error) {
   std::string name = "'" + call.prediction + "'";
@@ -121,7 +121,7 @@ RankedTensorType gridloom::train::getTargetType(const MetricSpec &metric,
   return dim ? ::getTargetType(call, prediction, *dim) : RankedTensorType();
 }
 
-/// The dimension of the classes, once prediction and target are known to fit.
+/// The dimension of the classes, after checking that prediction and target fit.
 static std::optional<int64_t> check(const Call &call, RankedTensorType prediction,
                                     RankedTensorType target, std::string &error) {
   std::optional<int64_t> dim = findClasses(call, prediction, error);
@@ -152,12 +152,12 @@ static std::optional<int64_t> check(const Call &call, RankedTensorType predictio
 // Formulas
 //===----------------------------------------------------------------------===//
 
-/// In the floats in which losses of `like` are computed.
+/// Converts to the floats in which losses of `like` are computed.
 static Term widen(Term x, RankedTensorType like) {
   return x.convert(getComputeType(like.getElementType()));
 }
 
-/// Of the element type of `like`, of rank 0.
+/// A scalar of the element type of `like`.
 static Term makeScalar(Term like, double number) {
   return like.splat(RankedTensorType::get({}, like.getType().getElementType()), number);
 }
@@ -170,14 +170,14 @@ static LossParts makeParts(Term sum, double number) {
 namespace {
 /// Integers compared with a class or with the ignored label.
 struct Labels {
-  /// Converts to i64 before anything else: a label need not fit what it is compared with.
+  /// Converts to i64 first, because a label's own type may not hold the number it is compared with.
   Labels(Term target, std::optional<int64_t> ignoreIndex)
       : value(target.convert(IntegerType::get(target.getType().getContext(), 64))) {
     if (ignoreIndex)
       isKept = compare(Direction::NE, *ignoreIndex);
   }
 
-  /// With a number that a double need not hold.
+  /// Compares with an i64, which a double may not hold.
   Term compare(Direction direction, int64_t number) const {
     auto numbers = DenseElementsAttr::get(value.getType(), number);
     return value.compare(direction, value.emit<loom::ConstantOp>(value.getType(), numbers));
@@ -190,13 +190,13 @@ struct Labels {
   /// The rows of `x` that are kept, zero elsewhere.
   Term keep(Term x) const { return isKept ? x.where(*isKept) : x; }
 
-  /// The logits of the rows that are kept, zero elsewhere: what rows that count for nothing hold,
-  /// be it NaN, has no part in derivatives.
+  /// The logits of the rows that are kept, zero elsewhere, so that derivatives do not depend on
+  /// rows that do not count, even if they hold NaN.
   Term keep(Term x, int64_t classDim) const {
     return isKept ? x.where(isKept->repeat(x.getShape(), {classDim})) : x;
   }
 
-  /// The sum over the rows that are kept, each of which counts 1.
+  /// The sum over the rows that are kept, each counting 1.
   LossParts sum(Term rows) const {
     LossParts parts = makeParts(sumAll(keep(rows)), getNumRows());
     if (isKept)
@@ -204,21 +204,21 @@ struct Labels {
     return parts;
   }
 
-  /// As many as there are labels.
+  /// The number of labels.
   double getNumRows() const { return static_cast<double>(value.getType().getNumElements()); }
 
   Term value;
   std::optional<Term> isKept; ///< i1; absent where all are
 };
 
-/// Logits less the largest of their row, and the logarithm of the sum of their exponentials: the
-/// logarithm of softmax is their difference.
+/// Logits minus the maximum of their row, and the logarithm of the sum of their exponentials. Their
+/// difference is the logarithm of softmax.
 struct Shifted {
   Term logits, logSum;
 };
 } // namespace
 
-/// The largest is the same in both parts, so its derivative cancels out: the reduction is flat.
+/// Both parts contain the maximum, so its derivative cancels out: the reduction is marked flat.
 static Shifted shift(Term x, int64_t dim) {
   SmallVector<int64_t> rows(x.getShape());
   rows.erase(rows.begin() + dim);
@@ -239,8 +239,8 @@ static Term makeWeights(ArrayRef<double> weights, Term x, int64_t dim) {
   return vector.broadcast(x.getShape(), {dim});
 }
 
-/// The loss of each row. A product with logits only where there must be one: 0 times the logit of a
-/// class left out, -inf, is NaN.
+/// The loss of each row. Multiplies logits only where needed: 0 times -inf, the logit of a class
+/// that is left out, is NaN.
 static Term buildRows(const Shifted &shifted, Term isLabel, double smoothing,
                       std::optional<Term> weights, int64_t dim) {
   const auto &[logits, logSum] = shifted;
@@ -256,7 +256,7 @@ static Term buildRows(const Shifted &shifted, Term isLabel, double smoothing,
   return shares.sum({dim}) * logSum - (logits * shares).sum({dim});
 }
 
-/// Where the label's logit is picked by comparison, not by gather, each device can look through its
+/// Picks the label's logit by comparison instead of a gather, so that each device can search its
 /// own classes.
 static LossParts buildCrossEntropy(const LossSpec &loss, Term x, Term target, int64_t dim) {
   ArrayRef<int64_t> shape = x.getShape();
@@ -274,8 +274,8 @@ static LossParts buildCrossEntropy(const LossSpec &loss, Term x, Term target, in
   return parts;
 }
 
-/// sum of t * log t - t * log softmax(x). Both factors of a product are replaced where t is 0: the
-/// logarithm of 0 is infinite, and so is that of a class which softmax gives nothing.
+/// The sum of t * log t - t * log softmax(x). Both logarithms are replaced where t is 0: that of t
+/// is infinite there, and so may be that of softmax.
 static LossParts buildKlDivergence(Term x, Term t, int64_t dim) {
   auto [logits, logSum] = shift(x, dim);
   Term isZero = t.compare(Direction::EQ, 0);
@@ -291,7 +291,7 @@ static LossParts buildSquaredError(Term x, Term t) {
                    static_cast<double>(x.getType().getNumElements()));
 }
 
-/// max(x, 0) - x * t + log(1 + exp(-|x|)). At 0 the maximum counts half, so the derivative is
+/// max(x, 0) - x * t + log(1 + exp(-|x|)). At 0 the maximum counts half, so that the derivative is
 /// logistic(x) - t there, too.
 static LossParts buildBinaryCrossEntropy(Term x, Term t) {
   Term decay = (-x.apply<loom::AbsOp>()).apply<loom::ExpOp>();

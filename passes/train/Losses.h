@@ -36,7 +36,7 @@
 
 namespace gridloom::train {
 
-/// A loss as --loss says it.
+/// A loss given to --loss.
 struct LossSpec {
   enum class Kind { Output, CrossEntropy, MeanSquaredError, BinaryCrossEntropy, KlDivergence };
 
@@ -47,17 +47,17 @@ struct LossSpec {
   double factor = 1;      ///< finite, not 0; the caller multiplies sum / count by it
   double labelSmoothing = 0;
   llvm::SmallVector<double, 0> classWeights; ///< of cross_entropy; empty: 1 each
-  std::optional<int64_t> ignoreIndex;        ///< may lie outside the classes
-  int64_t axis = -1;                         ///< of the classes; from the end if negative
+  std::optional<int64_t> ignoreIndex;        ///< may be outside of the classes
+  int64_t axis = -1;                         ///< dimension of the classes; from the end if negative
   bool isMean = true;
 
-  /// Reads kLossGrammar; a word alone is an output's name, whatever the name. Returns nothing and
-  /// one line in `error` where the text is not a loss.
+  /// Parses kLossGrammar; a word alone is an output's name, whatever the name. Returns nullopt,
+  /// with one line in `error`, if the text is not a loss.
   static std::optional<LossSpec> parse(const std::string &text, std::string &error);
 };
 
-/// A number that is reported beside the loss, as --metric says it: the share of rows in which the
-/// largest of the logits, of equal ones the first, is at the label.
+/// A number that is reported beside the loss, given to --metric: the share of rows in which the
+/// largest logit, the first of equal ones, is the label's.
 struct MetricSpec {
   std::string name; ///< of the output: "accuracy"
   std::string text; ///< as the user wrote it
@@ -65,40 +65,39 @@ struct MetricSpec {
   std::optional<int64_t> ignoreIndex;
   int64_t axis = -1;
 
-  /// Reads kMetricGrammar, as LossSpec::parse does.
+  /// Parses kMetricGrammar, as LossSpec::parse does.
   static std::optional<MetricSpec> parse(const std::string &text, std::string &error);
 };
 
-/// What the parsers read, for help and errors.
+/// The grammars of the parsers, for help and errors.
 extern const char *const kLossGrammar;
 extern const char *const kMetricGrammar;
 
-/// The type of a new input that is the target: i64 without the class axis for cross_entropy and
-/// metrics, for others that of the prediction. Null where the prediction does not fit, with one
-/// line in `error`; for Kind::Output null with `error` empty.
+/// The type of a new input that is the target: for cross_entropy and metrics i64 without the class
+/// axis, for others the prediction's type. Null, with one line in `error`, if the prediction does
+/// not fit; null with an empty `error` for Kind::Output.
 mlir::RankedTensorType getTargetType(const LossSpec &loss, mlir::RankedTensorType prediction,
                                      std::string &error);
 mlir::RankedTensorType getTargetType(const MetricSpec &metric, mlir::RankedTensorType prediction,
                                      std::string &error);
 
-/// Sum over all elements and the number that a mean divides by: f32 [], f64 [] where the prediction
-/// is f64.
+/// The sum over all elements and the number by which a mean divides it: f32 [], or f64 [] if the
+/// prediction is f64.
 struct LossParts {
   Term sum, count;
-  double numRows; ///< or elements: what the count is where no label is ignored; 1 for a sum
+  double numRows; ///< or elements: the count if no label is ignored; 1 for a sum
 };
 
 /// Builds the loss at the prediction's place. Predictions are floats; the target has the shape of
-/// getTargetType, integers of any width for labels, else floats of any width. All is computed in
-/// f32, in f64 where the prediction is f64. Along the class axis there are only elementwise
-/// operations and reductions, and reductions have no cotangent to share, so that a split class
-/// dimension stays split. Returns nothing and one line in `error` where shapes or types do not
-/// fit; then nothing was built.
+/// getTargetType, with integers of any width for labels, else floats of any width. Computes in f32,
+/// or in f64 if the prediction is f64. Along the class axis there are only elementwise operations,
+/// and reductions whose cotangent nothing else shares, so that a split class dimension stays split.
+/// Returns nullopt, with one line in `error` and nothing built, if shapes or types do not fit.
 std::optional<LossParts> buildLoss(const LossSpec &loss, Term prediction,
                                    std::optional<Term> target, std::string &error);
 
-/// Builds a metric: the number of right rows and the number of rows, without ignored ones. As
-/// buildLoss; labels that are no class are never right.
+/// Builds a metric: the number of correct rows and the number of rows, both without ignored ones.
+/// As buildLoss; labels that are no class are never correct.
 std::optional<LossParts> buildMetric(const MetricSpec &metric, Term prediction, Term target,
                                      std::string &error);
 

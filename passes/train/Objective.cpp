@@ -12,7 +12,7 @@ using namespace gridloom;
 using namespace gridloom::train;
 
 namespace {
-/// Finds what the texts of losses and metrics name in one function.
+/// Finds the tensors of one function that losses and metrics name.
 class ObjectiveBuilder {
 public:
   ObjectiveBuilder(func::FuncOp function, OpBuilder &builder)
@@ -52,7 +52,7 @@ std::optional<Term> ObjectiveBuilder::findPrediction(StringRef text, StringRef n
   return term(function.front().getTerminator()->getOperand(*result), "train/loss");
 }
 
-/// An output, an input, or a new input whose dimensions are called as the prediction's are.
+/// An output, an input, or a new input with the prediction's dimension names.
 Term ObjectiveBuilder::findTarget(StringRef name, unsigned prediction, RankedTensorType type,
                                   int64_t axis) {
   if (std::optional<unsigned> result = loom::findResult(function, name))
@@ -74,7 +74,7 @@ static int64_t getAxis(int64_t axis, const Term &prediction) {
   return axis < 0 ? axis + prediction.getRank() : axis;
 }
 
-/// Says of an input that it holds labels of so many classes, beside what is known of it.
+/// Adds to an input's attributes that it holds labels of `classes` classes.
 void ObjectiveBuilder::describeLabels(const LossSpec &spec, Value target, int64_t classes) {
   auto argument = dyn_cast<BlockArgument>(target);
   if (!argument || spec.kind != LossSpec::Kind::CrossEntropy)
@@ -186,7 +186,7 @@ Term Objective::getDivisor(const LossParts &parts) {
 
 static Term getMean(const LossParts &parts) { return parts.sum / Objective::getDivisor(parts); }
 
-/// The mean of a loss in floats of the type, times its factor.
+/// The mean of a loss times its factor, as `element`.
 static Term getTerm(const Objective::Loss &loss, Type element) {
   Term mean = getMean(loss.parts).convert(element);
   return loss.factor != 1 ? mean * loss.factor : mean;

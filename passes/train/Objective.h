@@ -13,14 +13,14 @@
 
 namespace gridloom::train {
 
-/// Sums over the rows of a function and what means divide them by, all f32 [], or f64 [] for
-/// predictions in f64: those of several parts of a batch add up to those of the batch.
+/// Sums over the rows of a function and the numbers by which means divide them, all f32 [], or f64
+/// [] for predictions in f64. Those of several parts of a batch add up to those of the batch.
 class Objective {
 public:
   struct Loss {
     LossParts parts;
     double factor;
-    bool isMean; ///< else the count is 1, of all parts together
+    bool isMean; ///< else the count is 1, for all parts together
   };
   struct Metric {
     std::string name;
@@ -31,23 +31,23 @@ public:
   void add(Loss loss) { losses.push_back(std::move(loss)); }
   void add(Metric metric) { metrics.push_back(std::move(metric)); }
   bool hasMetric(llvm::StringRef name) const;
-  /// The sums of the losses, which gradients are of.
+  /// The sums of the losses, which are differentiated.
   llvm::SmallVector<mlir::Value> getSums() const;
 
-  /// The same of a copy of the operations.
+  /// The objective of a copy of the operations.
   Objective map(const mlir::IRMapping &mapping) const;
-  /// Adds what another part of the batch has.
+  /// Adds another part of the batch.
   void accumulate(const Objective &other);
 
-  /// The sum of the means of the losses, each times its factor; in f64 if one is.
+  /// The sum of the losses' means, each times its factor; f64 if one is f64, else f32.
   Term getLoss() const;
-  /// The outputs that `loss` is the sum of, each a mean over what NAME.count counts: "loss.1" and
-  /// so on where there are several losses, which may count differently; else none.
+  /// The outputs of which `loss` is the sum, each a mean over NAME.count rows: "loss.1" and so on
+  /// if there are several losses, which may have different counts; else none.
   static llvm::SmallVector<std::string> getTermNames(size_t numLosses);
-  /// What a mean divides by: 1 in place of 0, where the sum is 0, too.
+  /// The divisor of a mean: the count, or 1 if it is 0, in which case the sum is 0, too.
   static Term getDivisor(const LossParts &parts);
-  /// Adds `loss`, `count` (of the first loss), and of each of getTermNames and each metric NAME its
-  /// mean and NAME.count, all f32 [].
+  /// Adds `loss`, `count` (of the first loss), and for each of getTermNames and each metric NAME
+  /// its mean and NAME.count, all f32 [].
   void addOutputs(Results &results, const Term &loss) const;
 
 private:
@@ -55,9 +55,9 @@ private:
   llvm::SmallVector<Metric, 1> metrics;
 };
 
-/// Builds the losses and metrics before the function's terminator, marked kFullPrecision; targets
-/// that are neither inputs nor outputs become inputs, whose dimensions are called as the outputs
-/// have them. Labels say so: kLabels. Fails with a diagnostic at the function.
+/// Builds the losses and metrics before the function's terminator, marked kFullPrecision. Targets
+/// that are neither inputs nor outputs become inputs, with the outputs' dimension names. Marks
+/// labels with kLabels. Fails with a diagnostic at the function.
 mlir::FailureOr<Objective> buildObjective(mlir::func::FuncOp function, mlir::OpBuilder &builder,
                                           llvm::ArrayRef<LossSpec> losses,
                                           llvm::ArrayRef<MetricSpec> metrics);

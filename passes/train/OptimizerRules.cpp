@@ -1,4 +1,4 @@
-//===- OptimizerRules.cpp - rules of a step -------------------------------===//
+//===- OptimizerRules.cpp - update rules of optimizers --------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -133,8 +133,8 @@ static Term mean(const Term &term, ArrayRef<int64_t> dims) {
 }
 static Term rootMeanSquare(const Term &term) { return root(mean(square(term), listDims(term))); }
 
-/// It nears (1 - decay) step for small steps: exp would lose there what it has in common with 1,
-/// but 1 - exp(-2x) = 2 tanh x / (1 + tanh x) loses nothing.
+/// For small steps the result is near step * -log(decay). 1 - exp would cancel there, but 1 -
+/// exp(-2x) = 2 tanh x / (1 + tanh x) loses nothing.
 Term gridloom::train::correctBias(const Term &step, double decay) {
   if (decay == 0)
     return step.splat(1);
@@ -207,7 +207,7 @@ static Term updateRmsprop(RuleStep &step) {
   Term power = step.slots[0] = blend(step.slots[0], square(gradient), step["alpha"]);
   if (step["centered"]) {
     step.slots[1] = blend(step.slots[1], gradient, step["alpha"]);
-    // A variance, which rounding must not make negative.
+    // A variance; rounding must not make it negative.
     power = (power - square(step.slots[1])).apply<loom::MaximumOp>(power.splat(0));
   }
   Term direction = gradient / (root(power) + step["eps"]);
@@ -229,7 +229,7 @@ static Term updateAdadelta(RuleStep &step) {
   return descend(step, change);
 }
 
-/// sqrt(v / correction) + eps, with the new v.
+/// Updates v, and returns sqrt(v / correction) + eps.
 static Term updateDenominator(RuleStep &step, const Term &gradient) {
   step.slots[1] = blend(step.slots[1], square(gradient), step["beta2"]);
   Term correction = correctBias(step.step, step["beta2"]).apply<loom::RsqrtOp>();
@@ -237,7 +237,7 @@ static Term updateDenominator(RuleStep &step, const Term &gradient) {
 }
 
 /// Adam's direction: the average gradient divided by the root of the average of its square, both
-/// without the bias of having begun with zeros.
+/// corrected for having begun with zeros.
 static Term updateMoments(RuleStep &step, const Term &gradient) {
   step.slots[0] = blend(step.slots[0], gradient, step["beta1"]);
   Term average = step.slots[0] / step.spread(correctBias(step.step, step["beta1"]));
@@ -271,7 +271,7 @@ static Term updateNadam(RuleStep &step) {
   return descend(step, sum / updateDenominator(step, gradient));
 }
 
-/// `coefficient` |parameter| / |direction|, rank 0; 1 if either norm is 0.
+/// `coefficient` * |parameter| / |direction|, rank 0; 1 if either norm is 0.
 static Term getTrustRatio(const RuleStep &step, const Term &direction, double coefficient) {
   Term of = norm(step.parameter), by = norm(direction);
   Term isUsable =
@@ -290,7 +290,7 @@ static Term updateLars(RuleStep &step) {
   Term direction = penalize(step, step.gradient);
   Term ratio = getTrustRatio(step, direction, step["trust"]);
   double momentum = step["momentum"];
-  // The learning rate is in the momentum: a step keeps that of the gradients it is made of.
+  // Momentum includes the learning rate, so each gradient keeps the rate of its own step.
   Term change = direction * step.spread(ratio * step.rate);
   if (momentum == 0)
     return step.parameter - change;
@@ -312,7 +312,7 @@ static Term updateLion(RuleStep &step) {
 // Adafactor
 //===----------------------------------------------------------------------===//
 
-/// The two largest dimensions, of equal ones the last, if both are long enough to be factored.
+/// The two largest dimensions, the last of equal ones, if both are long enough to be factored.
 struct FactoredDims {
   int64_t second, largest;
 };
@@ -340,10 +340,10 @@ static SmallVector<Slot> listAdafactorSlots(const RuleNumbers &numbers, RankedTe
   return slots;
 }
 
-/// The gradient divided by the root of the average of its square, which is the average itself or
-/// the product of those along two dimensions.
+/// The gradient divided by the root of the average of its square: of the average itself, or of the
+/// product of averages along two dimensions.
 static Term normalize(RuleStep &step) {
-  // The average gets step ^ -decay_rate of what is new: all of it in the first step.
+  // New values get the weight step ^ -decay_rate: 1 in the first step.
   Term share = (step.step.apply<loom::LogOp>() * -step["decay_rate"]).apply<loom::ExpOp>();
   auto update = [&](Term &average, const Term &value) {
     average = average + (value - average) * spread(share, value.getType());
@@ -372,7 +372,7 @@ static Term updateAdafactor(RuleStep &step) {
     factor = factor / excess.apply<loom::MaximumOp>(excess.splat(1));
   }
   if (step["scale_by_parameter"]) {
-    constexpr double kSmallest = 1e-3; // so that zeros are left
+    constexpr double kSmallest = 1e-3; // so that zeros can change
     Term size = rootMeanSquare(step.parameter);
     factor = factor * size.apply<loom::MaximumOp>(size.splat(kSmallest));
   }

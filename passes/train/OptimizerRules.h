@@ -1,4 +1,4 @@
-//===- OptimizerRules.h - rules of a step -----------------------*- C++ -*-===//
+//===- OptimizerRules.h - update rules of optimizers ------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -14,24 +14,24 @@
 
 namespace gridloom::train {
 
-/// Numbers of settings that f32 can hold, with room for products of them.
+/// Limits of settings: f32 can hold them, with room for products of them.
 constexpr double kMaxRate = 1e6, kMaxLimit = 1e30, kMinPositive = 1e-37;
 
-/// The floats in which values of `element` are updated: f64 for f64, else f32.
+/// The float type in which values of `element` are updated: f64 for f64, else f32.
 mlir::Type getComputeType(mlir::Type element);
 /// A scalar in every element of `type`.
 Term spread(const Term &scalar, mlir::RankedTensorType type);
-/// The average moved towards `value`: decay average + (1 - decay) value, computed such that equal
-/// values stay what they are whatever 1 - decay is in f32.
+/// Moves the average towards `value`: decay * average + (1 - decay) * value, computed such that
+/// equal values stay unchanged however 1 - decay is rounded in f32.
 Term blend(const Term &average, const Term &value, double decay);
-/// 1 - decay ^ step, by which an average that began with zeros is divided; decay is in [0, 1). Also
-/// exact to rounding where the power is near 1.
+/// 1 - decay ^ step, the divisor of an average that began with zeros; decay is in [0, 1). Exact to
+/// rounding also if the power is near 1.
 Term correctBias(const Term &step, double decay);
 Term square(const Term &term);
 /// The sum of all elements, of rank 0.
 Term sumAll(const Term &term);
 
-/// What an optimizer keeps from one step to the next.
+/// A value that an optimizer keeps from one step to the next.
 struct Slot {
   std::string name; ///< e.g. "m"
   mlir::RankedTensorType type;
@@ -40,7 +40,7 @@ struct Slot {
   bool beginsAsParameter = false;
 };
 
-/// One number of a rule: its name, default and range.
+/// A number of a rule: its name, default and range.
 struct RuleSetting {
   enum Range {
     Rate,     // 0 to 1e6
@@ -53,7 +53,7 @@ struct RuleSetting {
   Range range;
   std::optional<double> fallback; // none: it must be given
 
-  /// The setting's value as a text has it.
+  /// The value of a setting written as `word`; nullopt if it is out of range.
   std::optional<double> parse(const std::string &word) const;
   /// "no number from 0 to 1e6" and the like.
   std::string describeFault() const;
@@ -61,7 +61,7 @@ struct RuleSetting {
   std::string describe() const;
 };
 
-/// Numbers of a rule by name.
+/// The numbers of a rule by name.
 class RuleNumbers {
 public:
   double operator[](llvm::StringRef name) const;
@@ -69,15 +69,15 @@ public:
   bool has(llvm::StringRef name) const;
 
 private:
-  llvm::SmallVector<std::pair<llvm::StringRef, double>> numbers; // of literals
+  llvm::SmallVector<std::pair<llvm::StringRef, double>> numbers; // keys are literals
 };
 
-/// One step of one parameter. All terms are of the type that the parameter is updated in.
+/// One step of one parameter. All terms have the type in which the parameter is updated.
 struct RuleStep {
   const RuleNumbers &numbers;
   double weightDecay;
   Term parameter, gradient;
-  llvm::SmallVector<Term> slots;  ///< in the order of the rule; the rule puts the new ones here
+  llvm::SmallVector<Term> slots;  ///< in the rule's order; the rule replaces them by the new ones
   Term rate, step;                ///< rank 0
   llvm::SmallVector<Term> shared; ///< of this step
 
@@ -87,18 +87,18 @@ struct RuleStep {
 
 struct Rule {
   llvm::StringLiteral name;
-  llvm::StringLiteral convention; ///< whose formula and defaults: PyTorch or optax
+  llvm::StringLiteral convention; ///< whose formula and defaults it uses: PyTorch or optax
   std::vector<RuleSetting> settings;
-  /// Slots of a parameter, of which the type has the element type that it is updated in.
+  /// The slots of a parameter; `type` has the element type in which it is updated.
   llvm::SmallVector<Slot> (*listSlots)(const RuleNumbers &numbers, mlir::RankedTensorType type);
-  /// The new value of the parameter.
+  /// Returns the new value of the parameter.
   Term (*update)(RuleStep &step);
 };
 
-/// In the order of the help.
+/// All rules, in the order of the help.
 llvm::ArrayRef<Rule> getRules();
 
-/// What NAdam's momentum is in step `step`, rank 0.
+/// NAdam's momentum in step `step`, rank 0.
 Term getNadamMomentum(const RuleNumbers &numbers, const Term &step);
 
 } // namespace gridloom::train

@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::train;
 
-/// Every rule takes it: the decay of a running average of the parameter's values.
+/// A setting of every rule: the decay of a running average of the parameter's values.
 static constexpr llvm::StringLiteral kAverage = "ema";
 
 static std::string describe(const Rule &rule) {

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Rules that change parameters by their gradients, as formulas in loom operations. A rule that
-// works element by element is only made of elementwise operations, so that shards are updated where
-// they are; norms (LAMB, LARS, Adafactor) are sums that the sharding rules complete.
+// Rules that change parameters by their gradients, as formulas of loom operations. A rule that
+// works element by element consists of elementwise operations only, so that shards are updated on
+// their own device; norms (LAMB, LARS, Adafactor) are sums that the sharding rules complete.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_PASSES_TRAIN_OPTIMIZERS_H
@@ -17,50 +17,50 @@
 
 namespace gridloom::train {
 
-/// How --optimizer is written, for --help: each rule with its settings and defaults, and whose
+/// The grammar of --optimizer, for --help: each rule with its settings and defaults, and whose
 /// convention it follows.
 const std::string &getOptimizerGrammar();
 
-/// A rule with its settings, as --optimizer has them: 'adamw(lr=3e-4, weight_decay=0.1)'.
+/// A rule with its settings, given to --optimizer: 'adamw(lr=3e-4, weight_decay=0.1)'.
 ///
-/// Everything is computed in f32, in f64 for f64 parameters. Steps are counted from 1; the learning
+/// Everything is computed in f32, or in f64 for f64 parameters. Steps count from 1; the learning
 /// rate and the number of the step are values, so that one program serves all steps. A zero
-/// gradient never gives NaN; a gradient that is not finite gives anything.
+/// gradient never gives NaN; results of a gradient that is not finite are undefined.
 class Optimizer {
 public:
-  /// Returns nothing, and says why, if the text is none of getOptimizerGrammar().
+  /// Returns nullopt, with the reason in `error`, if the text does not match getOptimizerGrammar().
   static std::optional<Optimizer> parse(const std::string &text, std::string &error);
 
-  /// lr=, or the default of the rule's convention.
+  /// The setting lr=, or the rule's default.
   double getLearningRate() const { return numbers["lr"]; }
 
-  /// What is kept for a parameter of this type: f32 tensors, f64 for f64 parameters.
+  /// The slots of a parameter of this type: f32 tensors, or f64 for f64 parameters.
   llvm::SmallVector<Slot> getSlots(mlir::RankedTensorType parameter) const;
-  /// What is kept once for all parameters: scalars of `element`, f32 unless steps are f64.
+  /// The slots that all parameters share: scalars of `element`, f32 unless steps are f64.
   llvm::SmallVector<Slot> getSharedSlots(mlir::FloatType element) const;
-  /// New values of the shared slots in step `step`, a float of rank 0.
+  /// The new values of the shared slots in step `step`, a float of rank 0.
   llvm::SmallVector<Term> updateShared(llvm::ArrayRef<Term> shared, Term step) const;
 
-  /// What all parameters have in common in one step; floats of rank 0.
+  /// Values that all parameters share in one step; floats of rank 0.
   struct Step {
     Term rate;                      ///< the learning rate
     Term number;                    ///< of this step, from 1
-    llvm::SmallVector<Term> shared; ///< what updateShared gave for this step
+    llvm::SmallVector<Term> shared; ///< results of updateShared for this step
   };
   struct Values {
     Term parameter;
     llvm::SmallVector<Term> slots;
   };
-  /// One step: the new value of a parameter, of its type, and of its slots, in the order of
-  /// getSlots. The gradient has the parameter's shape. `settings` are those of the parameter: its
-  /// factor of the learning rate and its weight decay apply here; it is not frozen.
+  /// Computes one step: the new value of a parameter, of its type, and of its slots, in the order
+  /// of getSlots. The gradient has the parameter's shape. `settings` are the parameter's: its
+  /// factor of the learning rate and its weight decay apply here; it must not be frozen.
   Values update(Term parameter, Term gradient, llvm::ArrayRef<Term> slots, const Step &step,
                 const ParameterSettings &settings) const;
 
 private:
   explicit Optimizer(const Rule &rule) : rule(&rule) {}
 
-  /// Returns what is wrong with the settings of a call, or nothing.
+  /// Returns the problem with the settings of a call, or "".
   std::string readSettings(llvm::ArrayRef<std::pair<std::string, std::string>> settings);
 
   const Rule *rule;

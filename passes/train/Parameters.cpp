@@ -34,7 +34,7 @@ std::string ParameterPattern::parse(StringRef text) {
 }
 
 std::string ParameterPattern::parseRule(StringRef rule, StringRef &rest) {
-  // Names may have colons, settings and distributions have none.
+  // Names may contain colons; settings and distributions do not.
   auto [before, after] = rule.rsplit(':');
   rest = after;
   return before.size() == rule.size() ? "has no ':' behind its pattern" : parse(before);

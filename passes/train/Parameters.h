@@ -15,29 +15,29 @@
 
 namespace gridloom::train {
 
-/// How --param is written, for --help.
+/// The grammar of --param, for --help.
 extern const char *const kParameterGrammar;
 
-/// How one parameter differs from the others.
+/// How the settings of one parameter differ from the others'.
 struct ParameterSettings {
-  bool isFrozen = false;                  ///< keeps its value and has no state of the optimizer's
+  bool isFrozen = false;                  ///< keeps its value and has no optimizer state
   double rateFactor = 1;                  ///< times the learning rate
   std::optional<double> weightDecay = {}; ///< instead of the optimizer's
 };
 
-/// A parameter as rules see it.
+/// A parameter as rules match it.
 struct ParameterName {
   llvm::StringRef name;
   int64_t rank;
 };
 
-/// Which parameters a text is about.
+/// The parameters that a rule applies to.
 class ParameterPattern {
 public:
-  /// Reads a name, in which a star stands for any text, or 'rank<=N'. Returns what is wrong as the
-  /// end of a sentence, or nothing.
+  /// Parses a name, in which a star stands for any text, or 'rank<=N'. Returns the problem as the
+  /// end of a sentence, or "".
   std::string parse(llvm::StringRef text);
-  /// Reads the pattern of a rule 'PATTERN: REST', and gives the rest; returns the like.
+  /// Parses a rule 'PATTERN: REST' and sets `rest`; returns the problem as parse does.
   std::string parseRule(llvm::StringRef rule, llvm::StringRef &rest);
   bool matches(ParameterName parameter) const;
 
@@ -46,7 +46,7 @@ private:
   std::optional<int64_t> maxRank; // instead of the name
 };
 
-/// The texts of rules, each with a `pattern`, that are about none of these parameters.
+/// The texts of rules, each with a `pattern`, that match none of these parameters.
 template <typename Rules>
 llvm::SmallVector<llvm::StringRef> listUnmatched(const Rules &rules,
                                                  llvm::ArrayRef<ParameterName> parameters) {
@@ -57,16 +57,16 @@ llvm::SmallVector<llvm::StringRef> listUnmatched(const Rules &rules,
   return unmatched;
 }
 
-/// What --param says: texts 'PATTERN: SETTING, ...', each about the parameters whose name is the
-/// pattern, in which a star stands for any text, or whose rank is at most N if it is 'rank<=N'.
-/// Where two texts say the same thing of a parameter, the later one counts.
+/// The rules of --param: texts 'PATTERN: SETTING, ...', each for the parameters whose name matches
+/// the pattern, in which a star stands for any text, or whose rank is at most N if it is 'rank<=N'.
+/// If two texts set the same thing of a parameter, the later one applies.
 class ParameterRules {
 public:
-  /// Returns nothing, and says why, if a text is none of kParameterGrammar.
+  /// Returns nullopt, with the reason in `error`, if a text does not match kParameterGrammar.
   static std::optional<ParameterRules> parse(llvm::ArrayRef<std::string> texts, std::string &error);
 
   ParameterSettings lookup(ParameterName parameter) const;
-  /// The texts that are about none of these parameters.
+  /// The texts that match none of these parameters.
   llvm::SmallVector<llvm::StringRef> listUnmatched(llvm::ArrayRef<ParameterName> parameters) const {
     return train::listUnmatched(rules, parameters);
   }
@@ -78,7 +78,7 @@ private:
     std::optional<bool> isFrozen;
     std::optional<double> rateFactor, weightDecay;
 
-    /// Returns what is wrong with a setting, or nothing.
+    /// Returns the problem with a setting, or "".
     std::string read(llvm::StringRef setting);
     std::string parse(llvm::StringRef whole);
   };

@@ -1,4 +1,4 @@
-//===- Pieces.cpp - a batch in pieces, one after the other ----------------===//
+//===- Pieces.cpp - a batch computed in parts -----------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -36,8 +36,8 @@ Value Pieces::cut(Value whole, int64_t index) {
   return term.reshape(apart).slice(1, index, index + 1).reshape(part);
 }
 
-/// Gives random numbers the indices that they have in the whole batch: those of row r of the part
-/// are those of row r * count + index there.
+/// Gives random numbers their indices in the whole batch: row r of the part is row r * count +
+/// index there.
 void Pieces::renumber(loom::RandomBitsOp op, int64_t index) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(op.getType()).getShape();
   if (shape.empty() || shape[0] != rows)

@@ -1,4 +1,4 @@
-//===- Pieces.h - a batch in pieces, one after the other --------*- C++ -*-===//
+//===- Pieces.h - a batch computed in parts ---------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -13,23 +13,23 @@
 
 namespace gridloom::train {
 
-/// Makes a function of a part of a batch one of the whole batch, and copies its operations for each
-/// part. Part i of n has rows i, i + n, i + 2n, ...: where devices have equal blocks of rows, of a
-/// multiple of n, each has its share of every part at hand.
+/// Turns a function of a part of a batch into one of the whole batch, with a copy of its operations
+/// for each part. Part i of n has rows i, i + n, i + 2n, ...: if devices have equal blocks of rows,
+/// of a multiple of n, each holds its share of every part.
 class Pieces {
 public:
-  /// The function's arguments have the rows of a part where their first dimension is called as
-  /// attribute `loom.batch` says, {name, parts}, which is taken off. Without it there is one part.
-  /// Random numbers of tensors that begin with the batch are those of the whole batch; others are
-  /// the same in all parts.
+  /// Arguments have the rows of a part if their first dimension has the name in attribute
+  /// `loom.batch`, {name, parts}, which is removed. Without the attribute there is one part. Random
+  /// numbers of tensors that begin with the batch are those of the whole batch; others are the same
+  /// in all parts.
   explicit Pieces(mlir::func::FuncOp function);
 
   int64_t getCount() const { return count; }
   /// Whether an argument has the rows of a part.
   bool isCut(mlir::BlockArgument argument);
-  /// Makes the arguments whole. What is in the function is part 0 from then on.
+  /// Makes the arguments whole. The function's operations are part 0 from then on.
   void widen();
-  /// Copies what was in the function at `widen` before its terminator, for part `index`, from 1.
+  /// Copies the operations of part 0 before the function's terminator as part `index`, from 1.
   mlir::IRMapping copy(int64_t index);
 
 private:
@@ -40,7 +40,7 @@ private:
   mlir::OpBuilder builder;
   mlir::StringAttr name;
   int64_t count = 1, rows = 0;
-  /// Per argument that is cut: the whole, and part 0.
+  /// For each argument that is cut: the whole, and part 0.
   llvm::SmallVector<std::pair<mlir::Value, mlir::Value>> wholes;
   llvm::SmallVector<mlir::Operation *> original;
   llvm::SmallVector<std::pair<loom::RandomBitsOp, mlir::Value>> random; ///< with their indices

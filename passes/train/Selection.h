@@ -15,23 +15,23 @@
 
 namespace gridloom::train {
 
-/// What training does with a float weight that the losses depend on.
+/// How training treats a float weight that the losses depend on.
 enum class Fate {
   Trained,
   Frozen,    ///< by --param
-  Statistic, ///< a running statistic: no gradient changes it
-  Narrow     ///< neither f32 nor f64: a step is refused
+  Statistic, ///< a running statistic, which no gradient changes
+  Narrow     ///< neither f32 nor f64, which is an error
 };
 
-/// Reads of float weights that the values depend on as a derivative sees it, in the order of the
-/// function; one that only operations without a slope lead to is not among them.
+/// Reads of float weights on which the values have a derivative, in the order of the function;
+/// weights behind operations without a slope are not among them.
 llvm::SmallVector<loom::GetWeightOp> findReads(mlir::func::FuncOp function,
                                                llvm::ArrayRef<mlir::Value> values);
 
 /// The next values of running statistics, by weight, among a function's results.
 llvm::MapVector<mlir::StringAttr, mlir::Value> findStatistics(mlir::func::FuncOp function);
 
-/// The one rule of what is trained.
+/// Decides what is trained; the only rule for it.
 Fate decideFate(loom::GetWeightOp read, const ParameterRules &rules,
                 const llvm::MapVector<mlir::StringAttr, mlir::Value> &statistics);
 

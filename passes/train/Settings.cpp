@@ -1,4 +1,4 @@
-//===- Settings.cpp - what compile --train is told, read ------------------===//
+//===- Settings.cpp - parse the options of compile --train ----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -9,7 +9,7 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::train;
 
-/// Texts that cannot be read are errors of the command line, on the module.
+/// Reports texts that cannot be parsed as command line errors, on the module.
 template <typename Spec>
 static LogicalResult read(ModuleOp module, ArrayRef<std::string> texts, SmallVector<Spec> &specs) {
   for (const std::string &text : texts) {
@@ -22,7 +22,7 @@ static LogicalResult read(ModuleOp module, ArrayRef<std::string> texts, SmallVec
   return success();
 }
 
-/// Every text of --param and --init is about some weight.
+/// Requires every text of --param and --init to match some weight.
 static LogicalResult checkRules(ModuleOp module, const TrainSettings &settings) {
   SmallVector<ParameterName> names;
   for (auto weight : module.getOps<loom::WeightOp>())

@@ -1,4 +1,4 @@
-//===- States.cpp - what training steps keep ------------------------------===//
+//===- States.cpp - states of training steps ------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -71,9 +71,9 @@ void Results::add(StringRef name, Value value, bool isState) {
 void Results::addOutput(StringRef name, Value value) { add(name, value, /*isState=*/false); }
 void Results::addState(StringRef name, Value value) { add(name, value, /*isState=*/true); }
 
-/// Erases what nothing reads, last first.
+/// Erases unused operations, last first.
 static void eraseUnread(Block &block) {
-  // A reversed range of operations would stand on the one that is erased.
+  // An iterator over a reversed range would point to the erased operation.
   for (Operation *op = block.getTerminator()->getPrevNode(); op;) {
     Operation *before = op->getPrevNode();
     if (op->use_empty() && !loom::isControl(op))

@@ -1,4 +1,4 @@
-//===- States.h - what training steps keep ----------------------*- C++ -*-===//
+//===- States.h - states of training steps ----------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -16,15 +16,15 @@ namespace gridloom::train {
 /// Adds an input as the last argument. `dimNames` has a name, which may be empty, per dimension.
 mlir::BlockArgument addInput(mlir::func::FuncOp function, llvm::StringRef name,
                              mlir::RankedTensorType type, llvm::ArrayRef<llvm::StringRef> dimNames);
-/// Adds a setting of the run, a number, as the last argument.
+/// Adds a setting of the run, such as the learning rate, as the last argument.
 mlir::BlockArgument addSetting(mlir::func::FuncOp function, llvm::StringRef name,
                                mlir::RankedTensorType type);
-/// Adds a state as the last argument; `init` is the weight it begins with, null for zeros.
+/// Adds a state as the last argument; `init` is the weight that it begins with, null for zeros.
 mlir::BlockArgument addState(mlir::func::FuncOp function, llvm::StringRef name,
                              mlir::RankedTensorType type, llvm::StringRef role,
                              mlir::StringAttr init);
 
-/// Results of a function that is given new ones.
+/// Collects new results for a function.
 class Results {
 public:
   explicit Results(mlir::func::FuncOp function) : function(function) {}
@@ -32,7 +32,7 @@ public:
   void addOutput(llvm::StringRef name, mlir::Value value);
   /// The next value of a state.
   void addState(llvm::StringRef name, mlir::Value value);
-  /// Puts these in place of the function's results, and takes off inputs that nothing reads then.
+  /// Replaces the function's results, and removes inputs that are no longer read.
   void commit();
 
 private:
@@ -43,8 +43,8 @@ private:
   llvm::SmallVector<mlir::DictionaryAttr> attributes;
 };
 
-/// Makes weights states: reads of those in `weights`, by name with their roles, become arguments.
-/// Returns the arguments by name.
+/// Replaces reads of the weights in `weights`, which maps names to roles, by states, and returns
+/// these arguments by name.
 llvm::MapVector<mlir::StringAttr, mlir::BlockArgument>
 makeStates(mlir::func::FuncOp function,
            const llvm::MapVector<mlir::StringAttr, llvm::StringRef> &weights);

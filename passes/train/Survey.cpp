@@ -41,10 +41,10 @@ private:
   func::FuncOp function; ///< the model as it is trained, with the losses
   SmallVector<Value> sums;
   llvm::MapVector<StringAttr, Value> statistics;
-  /// Reads by weight: of the function; of the losses among them.
+  /// Reads by weight: all of the function, and those that the losses depend on.
   llvm::MapVector<StringAttr, SmallVector<loom::GetWeightOp>> reads, reached;
   llvm::DenseSet<StringAttr> insideBodies;
-  llvm::MapVector<StringAttr, std::string> blocked; ///< weights, with the node
+  llvm::MapVector<StringAttr, std::string> blocked; ///< weights without a gradient, and why
 };
 
 } // namespace
@@ -77,7 +77,7 @@ static bool isOfWeight(Value value) {
   return value.getDefiningOp<loom::GetWeightOp>() || matchPattern(value, m_Constant());
 }
 
-/// What gives a value its elements, before they are moved and a bias is added.
+/// The operation that computes a value's elements, before they are moved and a bias is added.
 static Operation *findMaker(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (isa<loom::ReshapeOp, loom::TransposeOp, loom::ConvertOp, loom::SliceOp>(op))
@@ -97,20 +97,20 @@ static bool isProductWithWeight(Operation *op) {
   return product && (isOfWeight(product.getLhs()) || isOfWeight(product.getRhs()));
 }
 
-/// A name that the model does not have.
+/// A name derived from `name` that no input or output has.
 static std::string findFreeName(func::FuncOp function, std::string name) {
   while (loom::findArgument(function, name) || loom::findResult(function, name))
     name += "_";
   return name;
 }
 
-/// An output in a call, in quotes where it needs them.
+/// An output's name in a call, quoted if necessary.
 static std::string quoteWord(StringRef name) {
   return name.find_first_of(" (),='") == StringRef::npos ? name.str() : "'" + name.str() + "'";
 }
 
-/// Classes come from a product with a weight; probabilities and embeddings do not. Of several
-/// outputs that could be meant none is plain.
+/// Classes come from a product with a weight; probabilities and embeddings do not. If several
+/// outputs qualify, guesses none.
 void Surveyor::guessLoss() {
   SmallVector<std::string> logits, numbers;
   std::string probabilities;
@@ -186,7 +186,7 @@ void Surveyor::findReaders() {
   });
 }
 
-/// What would be refused for want of a derivative, and the weights behind it.
+/// Adds the operations without a derivative that training would refuse, and the weights behind.
 void Surveyor::addBlocks() {
   GradientSources sources;
   auto isTrained = [&](loom::GetWeightOp read) {

@@ -13,14 +13,14 @@
 
 namespace gridloom::train {
 
-/// Says what loom-add-train-step would train of a program that it is about to change, by the rules
-/// that it goes by. Settings without losses are completed: by a loss that an output makes plain, or
-/// else by the sums of all float outputs. The program stays as it is. Fails with a diagnostic where
-/// the losses do not fit the model.
+/// Reports what loom-add-train-step would train of a program, before that changes it and by the
+/// same rules. Without losses in the settings, uses the loss that an output makes obvious, or else
+/// the sums of all float outputs. The program stays unchanged. Fails with a diagnostic if the
+/// losses do not fit the model.
 llvm::LogicalResult surveyTraining(mlir::ModuleOp module, const TrainSettings &settings,
                                    TrainSurvey &survey);
 
-/// What a weight is for, by the operations that read it.
+/// The role of a weight, by the operations that read it.
 std::string describeUse(llvm::ArrayRef<loom::GetWeightOp> reads);
 
 } // namespace gridloom::train

@@ -24,24 +24,24 @@ struct TrainSurvey {
     std::string obstacle; ///< why it stays as it is; empty: it is trained
     int64_t elements = 0;
     int64_t bytes = 0;
-    int64_t slotBytes = 0; ///< what the optimizer would keep of it
+    int64_t slotBytes = 0; ///< bytes that the optimizer would keep for it
   };
   std::vector<Weight> weights; ///< in the order of the model
 
-  /// A weight that is another one by --tie.
+  /// A weight that --tie makes the same as another.
   struct Tie {
     std::string name, to;
     bool isTransposed = false;
   };
   std::vector<Tie> ties;
 
-  /// An operation that has no derivative, and that trained weights reach the losses through.
+  /// An operation without a derivative between trained weights and the losses.
   struct Block {
     std::string node, what;           ///< the ONNX node, and the operation
-    std::vector<std::string> weights; ///< that it lies behind: frozen, they let the rest be trained
+    std::vector<std::string> weights; ///< behind it: if they are frozen, the rest can be trained
   };
   std::vector<Block> blocks;
-  /// Loops and branches, with which nothing can be trained: ONNX nodes.
+  /// Loops and branches, which prevent training: ONNX nodes.
   std::vector<std::string> controls;
 
   /// A node that would compute something else in training mode.
@@ -50,11 +50,11 @@ struct TrainSurvey {
   };
   std::vector<Evaluated> evaluated;
 
-  /// What the options say, else what the outputs make plain; empty where they do not.
+  /// From the options, else what the outputs make obvious; empty if they do not.
   std::vector<std::string> losses;
   bool isLossGuessed = false;
-  std::string lossRemark; ///< why it is guessed so, or is not
-  /// Losses that stand for all float outputs, where there is none to guess.
+  std::string lossRemark; ///< why this loss, or none, was guessed
+  /// Losses that stand for all float outputs if none can be guessed.
   std::vector<std::string> anyLosses;
 };
 

@@ -1,4 +1,4 @@
-//===- TrainOptions.h - what compile --train is told ------------*- C++ -*-===//
+//===- TrainOptions.h - options of compile --train --------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -19,9 +19,9 @@ struct TrainOptions {
   bool isOn = false;
   std::vector<std::string> losses, metrics, parameters, inits, ties;
   std::string optimizer, clip;
-  std::string lossScale;        ///< empty: that of the precision
-  std::optional<uint64_t> seed; ///< of inits; none: 0
-  long accumulate = 0;          ///< micro-batches by their other name; 0: not given
+  std::string lossScale;        ///< empty: the precision's default
+  std::optional<uint64_t> seed; ///< of inits; default 0
+  long accumulate = 0;          ///< other name for micro-batches; 0: not given
 };
 
 } // namespace gridloom

@@ -77,7 +77,7 @@ private:
   std::optional<Term> rate, loss, norm; ///< floats []
   std::optional<Term> committed, step;  ///< i1 [], i64 []
   std::optional<LossScaleSpec::State> lossScale;
-  double rowShare = 1; ///< a power of two, of the scale in the derivative of a sum
+  double rowShare = 1; ///< a power of two: the share of the scale that the derivative of a sum gets
 };
 
 } // namespace
@@ -89,7 +89,7 @@ void StepBuilder::findStatistics() {
     weights[weight] = loom::kStatistic;
 }
 
-/// Float weights that the losses depend on, but for frozen ones.
+/// Finds the float weights that the losses depend on, without frozen ones.
 LogicalResult StepBuilder::findParameters(const Objective &objective) {
   for (loom::GetWeightOp weight : findReads(function, objective.getSums())) {
     switch (decideFate(weight, settings.rules, statistics)) {
@@ -112,9 +112,9 @@ LogicalResult StepBuilder::findParameters(const Objective &objective) {
   return success();
 }
 
-/// The states of the loss's scale, and what is left of it in the derivative of a loss's sum, which
-/// is that of the mean times a count: the scale divided by about the largest count, so that it
-/// stays the mean's. A power of two changes no digit.
+/// Adds the states of the loss scale. The derivative of a loss's sum is that of the mean times a
+/// count, so it gets the scale divided by about the largest count, which makes it the mean's. A
+/// power of two changes no digit.
 void StepBuilder::beginLossScale(const Objective &objective, int64_t numPieces) {
   if (!settings.lossScale)
     return;
@@ -134,7 +134,7 @@ void StepBuilder::beginLossScale(const Objective &objective, int64_t numPieces) 
                   static_cast<double>(objective.getLosses().front().isMean ? numPieces : 1))));
 }
 
-/// What the elements of a loss's sum count in the gradients.
+/// The cotangent of a loss's sum.
 Term StepBuilder::getSeed(const Objective &objective, const Objective::Loss &loss) const {
   bool isOnly = isOnlyLoss(objective);
   Term seed = loss.parts.sum.splat(loss.factor * (isOnly ? rowShare : 1));
@@ -143,8 +143,8 @@ Term StepBuilder::getSeed(const Objective &objective, const Objective::Loss &los
   return isOnly ? seed : seed / Objective::getDivisor(loss.parts);
 }
 
-/// What gradients are multiplied by, to be those of the mean without the scale; nothing where they
-/// are.
+/// The factor that turns gradients into those of the mean without the scale; nullopt if they are
+/// already.
 std::optional<Term> StepBuilder::getUnscaling(const Objective &objective) const {
   if (!isOnlyLoss(objective))
     return lossScale ? std::optional(lossScale->scale.splat(1) / lossScale->scale) : std::nullopt;
@@ -154,8 +154,8 @@ std::optional<Term> StepBuilder::getUnscaling(const Objective &objective) const 
   return divisor.splat(1 / rowShare) / divisor;
 }
 
-/// Adds the gradients of a part of the batch to those of the parts before it. One loss is divided
-/// at the end, once for each parameter; several where their derivatives begin.
+/// Adds the gradients of a part of the batch to those of earlier parts. With one loss, gradients
+/// are divided at the end, once per parameter; with several, where their derivatives begin.
 LogicalResult StepBuilder::addGradients(const Objective &objective) {
   GradientSources sources;
   for (auto [name, argument] : parameters)
@@ -181,7 +181,7 @@ LogicalResult StepBuilder::addGradients(const Objective &objective) {
   return success();
 }
 
-/// The gradients of the mean and their norm, and whether the step is taken.
+/// Builds the gradients of the mean, their norm, and whether the step is committed.
 void StepBuilder::buildScale(const Objective &objective) {
   if (std::optional<Term> factor = getUnscaling(objective))
     for (auto &[name, gradient] : gradients) {
@@ -203,15 +203,15 @@ void StepBuilder::buildScale(const Objective &objective) {
     entry.second = clipped;
 }
 
-/// The rate of this step and its number.
+/// Adds the learning rate and the number of this step.
 void StepBuilder::buildStep() {
   rate = term(addSetting(function, kRate, scalar), "train/step");
   auto counter = RankedTensorType::get({}, builder.getI64Type());
   step = term(train::addState(function, "train/step", counter, loom::kCounter, {}), "train/step");
 }
 
-/// A state of the optimizer before this step. Memory is zeros at first. What is computed from it is
-/// named as the update that it is part of, not as the state: --shard means by that the state alone.
+/// A state of the optimizer before this step; memory is zeros at first. What is computed from it is
+/// named after the update that it is part of, so that --shard NAME means the state alone.
 Term StepBuilder::addSlot(const Twine &name, const Slot &slot, StringAttr parameter) {
   bool isScalar = slot.type.getRank() == 0;
   Term state =
@@ -224,7 +224,7 @@ Term StepBuilder::addSlot(const Twine &name, const Slot &slot, StringAttr parame
   return isFirst.select(state.splat(slot.init), state);
 }
 
-/// What the next value of a state is: where the step is not taken it keeps the former one.
+/// Sets the next value of a state, which is the former one if the step is not committed.
 void StepBuilder::addNext(Results &results, StringRef name, const Term &next, const Term &former) {
   Term taken = term(*committed, name).broadcast(former.getShape(), {});
   results.addState(name, taken.select(next, former));
@@ -256,7 +256,7 @@ void StepBuilder::buildUpdates(Results &results) {
   }
 }
 
-/// Every attempt draws other random numbers, whether the step is taken or not.
+/// Every attempt at a step draws other random numbers, whether it is committed or not.
 void StepBuilder::numberAttempts(Results &results) {
   SmallVector<loom::RandomBitsOp> unnumbered;
   for (auto op : function.getOps<loom::RandomBitsOp>())
@@ -282,7 +282,7 @@ void StepBuilder::updateLossScale(Results &results) {
     results.addState(kGoodSteps, *next.good);
 }
 
-/// That the batch can be computed in parts.
+/// Requires that the batch can be computed in parts.
 LogicalResult StepBuilder::checkPieces(Pieces &pieces) {
   int64_t count = pieces.getCount();
   if (count == 1)
@@ -319,7 +319,7 @@ LogicalResult StepBuilder::checkPieces(Pieces &pieces) {
   return success();
 }
 
-/// That inputs and states have names of their own.
+/// Requires that inputs and states have different names.
 LogicalResult StepBuilder::checkNames() {
   llvm::StringSet<> names;
   for (BlockArgument argument : function.getArguments())

@@ -18,27 +18,27 @@
 
 namespace gridloom::train {
 
-/// All that `compile --train` is told.
+/// The parsed options of `compile --train`.
 struct TrainSettings {
   llvm::SmallVector<LossSpec> losses;
   llvm::SmallVector<MetricSpec> metrics;
   std::optional<Optimizer> optimizer;
   std::optional<ClipSpec> clip;
-  std::optional<LossScaleSpec> lossScale; ///< not one that is off
+  std::optional<LossScaleSpec> lossScale; ///< null if it is off
   ParameterRules rules;
   InitRules inits;
   uint64_t seed = 0; ///< of inits
 };
 
-/// Reads the texts. Fails with a diagnostic at the module where one cannot be read, or --param or
-/// --init is about no weight.
+/// Parses the texts. Fails with a diagnostic at the module if one cannot be parsed, or if --param
+/// or --init matches no weight.
 llvm::FailureOr<TrainSettings> readSettings(mlir::ModuleOp module, const TrainOptions &options);
 
 /// Weights that become states, with their roles.
 using Trained = llvm::MapVector<mlir::StringAttr, llvm::StringRef>;
 
-/// Makes a function, the model as it is trained, a training step. Adds its parameters to `trained`.
-/// Fails with a diagnostic.
+/// Turns a function, the model in training mode, into a training step. Adds its states to
+/// `trained`. Fails with a diagnostic.
 llvm::LogicalResult buildTrainStep(mlir::func::FuncOp function, const TrainSettings &settings,
                                    Trained &trained);
 

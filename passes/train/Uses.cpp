@@ -1,4 +1,4 @@
-//===- Uses.cpp - what weights are for ------------------------------------===//
+//===- Uses.cpp - roles of weights ----------------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -15,7 +15,7 @@ using namespace gridloom::train;
 
 namespace {
 
-/// In order of precedence: a weight that is read in several ways is for the first of them.
+/// In order of precedence: a weight that is read in several ways has the first of their roles.
 enum class Use { Recurrent, Matmul, Convolution, Embedding, NormScale, NormBias, Bias, Other };
 
 StringRef nameOf(Use use) {
@@ -55,7 +55,7 @@ Value skipMoves(Value value) {
   return value;
 }
 
-/// Whether a value is a quotient by a standard deviation or the like, or a normalisation.
+/// Whether a value is normalised, or divided by a root such as a standard deviation.
 bool isNormalized(Value value) {
   Operation *op = skipMoves(value).getDefiningOp();
   if (!op)
@@ -72,7 +72,7 @@ bool isNormalized(Value value) {
   return product && (isRoot(product.getLhs()) || isRoot(product.getRhs()));
 }
 
-/// Whether a value is what a weight scales of normalised ones.
+/// Whether a value is the product of a weight and normalised values.
 bool isScaledNormal(Value value) {
   auto product = skipMoves(value).getDefiningOp<loom::MultiplyOp>();
   if (!product)
@@ -84,7 +84,7 @@ bool isScaledNormal(Value value) {
   return false;
 }
 
-/// Follows a weight through what moves its elements to the operations that use them.
+/// Follows a weight through operations that move its elements to those that use them.
 class UseFinder {
 public:
   void add(loom::GetWeightOp read) {
@@ -96,7 +96,7 @@ public:
                  .Case(loom::kNormScale, Use::NormScale)
                  .Case(loom::kNormBias, Use::NormBias)
                  .Default(Use::Bias));
-    // A constant index makes a slice of a table, and one of a weight that is multiplied.
+    // An embedding with a constant index may be a slice of a weight that is multiplied.
     if (!attr || attr.getValue() == loom::kEmbedding)
       follow(read.getOutput());
   }
