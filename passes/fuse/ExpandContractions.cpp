@@ -29,7 +29,7 @@ static void widen(loom::DotGeneralOp dot) {
   auto wide = loom::DotGeneralOp::create(
       builder, dot.getLoc(), dot.getType().clone(f32), loom::convertTo(builder, dot.getLhs(), f32),
       loom::convertTo(builder, dot.getRhs(), f32), dot.getLhsBatch(), dot.getRhsBatch(),
-      dot.getLhsContract(), dot.getRhsContract());
+      dot.getLhsContract(), dot.getRhsContract(), dot.getTf32());
   dot.getOutput().replaceAllUsesWith(
       loom::convertTo(builder, wide.getOutput(), dot.getType().getElementType()));
   dot.erase();

@@ -306,7 +306,7 @@ struct MergeTransposeIntoDot : OpRewritePattern<loom::DotGeneralOp> {
     if (!changed)
       return rewriter.notifyMatchFailure(op, "no transpose that can be absorbed");
     rewriter.replaceOpWithNewOp<loom::DotGeneralOp>(op, op.getType(), lhs, rhs, lhsBatch, rhsBatch,
-                                                    lhsContract, rhsContract);
+                                                    lhsContract, rhsContract, op.getTf32());
     return success();
   }
 };

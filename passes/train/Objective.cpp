@@ -77,7 +77,7 @@ static int64_t getAxis(int64_t axis, const Term &prediction) {
 /// Adds to an input's attributes that it holds labels of `classes` classes.
 void ObjectiveBuilder::describeLabels(const LossSpec &spec, Value target, int64_t classes) {
   auto argument = dyn_cast<BlockArgument>(target);
-  if (!argument || spec.kind != LossSpec::Kind::CrossEntropy)
+  if (!argument)
     return;
   SmallVector<NamedAttribute> entries{
       builder.getNamedAttr("classes", builder.getI64IntegerAttr(classes)),
@@ -106,7 +106,7 @@ LogicalResult ObjectiveBuilder::addLoss(const LossSpec &spec, Objective &objecti
   std::optional<LossParts> parts = buildLoss(spec, *prediction, target, error);
   if (!parts)
     return function.emitError() << error;
-  if (target)
+  if (target && spec.kind == LossSpec::Kind::CrossEntropy)
     describeLabels(spec, *target, prediction->getShape()[getAxis(spec.axis, *prediction)]);
   objective.add(Objective::Loss{*parts, spec.factor, spec.isMean});
   return success();

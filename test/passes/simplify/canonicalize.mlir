@@ -12,6 +12,14 @@ func.func @transpose_into_dot(%x: tensor<8x16xf32>) -> tensor<8x32xf32> {
   return %y : tensor<8x32xf32>
 }
 
+// CHECK-LABEL: func.func @transpose_into_tf32
+// CHECK-NEXT: loom.dot_general %{{.*}}, %{{.*}} batch = [] x [] contract = [1] x [1] tf32
+func.func @transpose_into_tf32(%x: tensor<8x16xf32>, %y: tensor<32x16xf32>) -> tensor<8x32xf32> {
+  %t = loom.transpose %y [1, 0] : (tensor<32x16xf32>) -> tensor<16x32xf32>
+  %z = loom.dot_general %x, %t batch = [] x [] contract = [1] x [0] tf32 : (tensor<8x16xf32>, tensor<16x32xf32>) -> tensor<8x32xf32>
+  return %z : tensor<8x32xf32>
+}
+
 // The product would have its free dimensions in another order.
 // CHECK-LABEL: func.func @transpose_stays
 // CHECK: loom.transpose
