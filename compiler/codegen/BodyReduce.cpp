@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/BodyEmitter.h"
+#include "compiler/codegen/ContractSums.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -139,7 +140,9 @@ Value gridloom::codegen::combineScalars(OpBuilder &builder, Location loc, dist::
   };
   switch (kind) {
   case dist::ReductionKind::Sum:
-    return isFloat ? make(arith::AddFOp()) : isBool ? make(arith::OrIOp()) : make(arith::AddIOp());
+    return isFloat  ? addToSum(builder, loc, lhs, rhs)
+           : isBool ? make(arith::OrIOp())
+                    : make(arith::AddIOp());
   case dist::ReductionKind::Prod:
     return isFloat ? make(arith::MulFOp()) : isBool ? make(arith::AndIOp()) : make(arith::MulIOp());
   case dist::ReductionKind::Max:

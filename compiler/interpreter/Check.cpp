@@ -203,10 +203,7 @@ const NamedTensors *Check::evaluate(const PhaseProgram &program,
   return &(evaluated[{&program, exact}] = *std::move(outputs));
 }
 
-/// The allowed difference of outputs from f32, relative to the largest element. Roundings to p
-/// digits of sums over many layers add up as a random walk does; these bounds are about four times
-/// the errors measured for networks of two to twelve layers (docs/design/0013-precision.md).
-static double getPrecisionError(const PhaseProgram &program) {
+double gridloom::getPrecisionError(const PhaseProgram &program) {
   ModuleOp module = *program.module;
   auto precision = module->getAttrOfType<StringAttr>(loom::kPrecision);
   return llvm::StringSwitch<double>(precision ? precision.getValue() : "f32")

@@ -114,6 +114,11 @@ private:
   bool broken = false;         // something could not be compared
 };
 
+/// The allowed difference of outputs from f32, relative to the largest element. Roundings to p
+/// digits of sums over many layers add up as a random walk does; these bounds are about four times
+/// the errors measured for networks of two to twelve layers (docs/design/0013-precision.md).
+double getPrecisionError(const PhaseProgram &program);
+
 } // namespace gridloom
 
 #endif // GRIDLOOM_COMPILER_INTERPRETER_CHECK_H

@@ -80,8 +80,12 @@ static LogicalResult importSelu(Node &node) {
 /// log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)), which does not overflow.
 static Value softplus(Node &node, Value x) {
   Value tail = node.unary<loom::ExpOp>(node.unary<loom::NegateOp>(node.unary<loom::AbsOp>(x)));
-  return node.binary<loom::AddOp>(node.binary<loom::MaximumOp>(x, 0.0),
-                                  node.unary<loom::LogOp>(node.binary<loom::AddOp>(tail, 1.0)));
+  Value sum = node.binary<loom::AddOp>(tail, 1.0);
+  // What the sum's rounding lost of the tail, to first order (Higham 2002, section 1.14.1).
+  Value lost = node.binary<loom::DivideOp>(
+      node.binary<loom::SubtractOp>(tail, node.binary<loom::SubtractOp>(sum, 1.0)), sum);
+  Value log = node.binary<loom::AddOp>(node.unary<loom::LogOp>(sum), lost);
+  return node.binary<loom::AddOp>(node.binary<loom::MaximumOp>(x, 0.0), log);
 }
 
 static LogicalResult importSoftplus(Node &node) {

@@ -327,12 +327,13 @@ static LogicalResult importLpNormalization(Node &node) {
     return node.error() << "p is " << power << ", expected 1 or 2";
   Value terms = power == 1 ? node.unary<loom::AbsOp>(x) : node.binary<loom::MultiplyOp>(x, x);
   Value norm = node.reduceLike(terms, dist::ReductionKind::Sum, {*axis});
+  // A row of zeros stays zero, and has the gradient 0: nothing is divided by its norm.
+  Value zero = node.splatLike(x, 0);
+  Value isZero = node.compare(loom::Direction::EQ, norm, zero);
+  norm = node.select(isZero, node.splatLike(x, 1), norm);
   if (power == 2)
     norm = node.unary<loom::SqrtOp>(norm);
-  // A row of zeros stays zero.
-  Value zero = node.splatLike(x, 0);
-  return node.setResult(node.select(node.compare(loom::Direction::EQ, norm, zero), zero,
-                                    node.binary<loom::DivideOp>(x, norm)));
+  return node.setResult(node.select(isZero, zero, node.binary<loom::DivideOp>(x, norm)));
 }
 
 /// x / (bias + alpha / size * squares summed over `size` neighbouring channels) ^ beta

@@ -86,7 +86,12 @@ static LogicalResult importReduceL2(Node &node) {
   Value sum = sumSquares(node, *r);
   if (!sum)
     return failure();
-  Value root = node.unary<loom::SqrtOp>(node.convert(sum, getRootType(node, sum)));
+  Value square = node.convert(sum, getRootType(node, sum));
+  // sqrt(0) as sqrt(1) - 1, whose derivative is finite: a vector of zeros has the gradient 0.
+  Value guard = node.select(node.compare(loom::Direction::EQ, square, node.splatLike(square, 0)),
+                            node.splatLike(square, 1), node.splatLike(square, 0));
+  Value root = node.unary<loom::SqrtOp>(node.binary<loom::AddOp>(square, guard));
+  root = node.binary<loom::SubtractOp>(root, guard);
   return node.setResult(node.convert(root, getTensorType(sum).getElementType()));
 }
 

@@ -455,6 +455,9 @@ std::string gridloom::loom::describePlace(Operation *op, const Libraries &librar
   std::string text;
   llvm::raw_string_ostream os(text);
   os << static_cast<int>(findPlace(op, libraries));
+  // Training steps have other kernels for convolutions.
+  if (auto function = op->getParentOfType<func::FuncOp>(); function && isTrainStep(function))
+    os << " s";
   for (OpOperand &operand : op->getOpOperands())
     os << ' ' << getReadShare(operand, libraries);
   for (Value result : op->getResults())

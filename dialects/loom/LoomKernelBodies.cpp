@@ -142,18 +142,38 @@ struct Emitter {
     return make<arith::MulFOp>(half, make<arith::AddFOp>(inner, one));
   }
 
+  /// The logarithm, of denormal numbers too: the approximations of f32 take these for the least
+  /// normal number.
+  Value logarithm(Value x) {
+    if (!getElementTypeOrSelf(x.getType()).isF32())
+      return make<math::LogOp>(x);
+    Value isDenormal =
+        make<arith::CmpFOp>(arith::CmpFPredicate::OLT, x, constant(x.getType(), 0x1p-126));
+    Value scaled = make<arith::MulFOp>(x, constant(x.getType(), 0x1p23));
+    Value log = make<math::LogOp>(make<arith::SelectOp>(isDenormal, scaled, x));
+    Value shift = make<arith::SelectOp>(isDenormal, constant(x.getType(), 15.942385152878742),
+                                        constant(x.getType(), 0));
+    return make<arith::SubFOp>(log, shift);
+  }
+
   /// The f32 angle less its whole turns: the polynomials are good for a few turns only. Turns are
-  /// counted in f64; where they are too many for that (10^15 and more) the angle is NaN.
+  /// counted in f64; for angles of 10^23 and more these lack the digits, and the result is NaN.
   Value reduceAngle(Value x) {
     if (!getElementTypeOrSelf(x.getType()).isF32())
       return x;
     Type f64 = withElement(x.getType(), builder.getF64Type());
     Value wide = make<arith::ExtFOp>(f64, x);
-    Value turns =
-        make<math::RoundEvenOp>(make<arith::MulFOp>(wide, constant(f64, 0.15915494309189533577)));
-    Value rest = make<math::FmaOp>(turns, constant(f64, -6.28318530717958647692), wide);
-    Value isSmall =
-        make<arith::CmpFOp>(arith::CmpFPredicate::OLT, make<math::AbsFOp>(rest), constant(f64, 4));
+    Value rest = wide;
+    // Once more for what the first count of turns is wrong by.
+    for (int i = 0; i < 2; ++i) {
+      Value turns =
+          make<math::RoundEvenOp>(make<arith::MulFOp>(rest, constant(f64, 0.15915494309189533577)));
+      // 2 pi in two parts.
+      rest = make<math::FmaOp>(turns, constant(f64, -6.28318530717958647692), rest);
+      rest = make<math::FmaOp>(turns, constant(f64, -2.4492935982947064e-16), rest);
+    }
+    Value isSmall = make<arith::CmpFOp>(arith::CmpFPredicate::OLT, make<math::AbsFOp>(wide),
+                                        constant(f64, 1e23));
     rest = make<arith::SelectOp>(isSmall, rest,
                                  constant(f64, std::numeric_limits<double>::quiet_NaN()));
     return make<arith::TruncFOp>(x.getType(), rest);
@@ -281,7 +301,8 @@ Value ExpOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
 }
 
 Value LogOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
-  return Emitter{builder, loc}.unary<math::LogOp>(operands);
+  Emitter e{builder, loc};
+  return e.inWide(operands, [&](ArrayRef<Value> v) { return e.logarithm(v[0]); });
 }
 
 Value SqrtOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {

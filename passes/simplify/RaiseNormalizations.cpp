@@ -146,6 +146,8 @@ bool matchMean(Trace &trace, Value x) {
     if (!isSplatNear(multiply.getRhs(), 1 / count))
       return false;
     trace.follow(multiply);
+  } else if (count != 1) {
+    return false;
   }
   return trace.isReductionOf(x, dist::ReductionKind::Sum, last);
 }

@@ -295,7 +295,10 @@ static LossParts buildSquaredError(Term x, Term t) {
 /// logistic(x) - t there, too.
 static LossParts buildBinaryCrossEntropy(Term x, Term t) {
   Term decay = (-x.apply<loom::AbsOp>()).apply<loom::ExpOp>();
-  Term loss = x.apply<loom::MaximumOp>(x.splat(0)) - x * t + (decay + 1).apply<loom::LogOp>();
+  Term sum = decay + 1;
+  // What the sum's rounding lost of a small addend, to first order.
+  Term log = sum.apply<loom::LogOp>() + (decay - (sum - 1)) / sum;
+  Term loss = x.apply<loom::MaximumOp>(x.splat(0)) - x * t + log;
   return makeParts(sumAll(loss), static_cast<double>(x.getType().getNumElements()));
 }
 

@@ -36,18 +36,92 @@ Value Pieces::cut(Value whole, int64_t index) {
   return term.reshape(apart).slice(1, index, index + 1).reshape(part);
 }
 
+namespace {
+
+/// Finds the rows of a batch in the values of a block, by the factors that operations share between
+/// their tensors. The rows of a value have a stride in its row-major order: 64 in [rows, 64], also
+/// in [8, rows, 64] and [8 * rows, 64] with the rows inside.
+class RowStrides {
+public:
+  explicit RowStrides(int64_t rows) : rows(rows) {}
+  void set(Value value, int64_t stride) { strides[value] = stride; }
+  /// 0 for a value without rows.
+  int64_t lookup(Value value) const { return strides.lookup(value); }
+  /// Follows the rows along and against the flow of data until nothing is found.
+  void find(ArrayRef<Operation *> ops) {
+    bool isNew = true;
+    while (isNew) {
+      isNew = false;
+      for (Operation *op : ops)
+        isNew |= visit(op);
+      for (Operation *op : llvm::reverse(ops))
+        isNew |= visit(op);
+    }
+  }
+
+private:
+  /// A factor of a rule, and the stride of the rows in it.
+  using Place = std::pair<int64_t, int64_t>;
+
+  template <typename Visitor>
+  static void forEachFactor(const dist::ShardingRule &rule, size_t tensor, Visitor visit) {
+    int64_t stride = 1;
+    for (const auto &dim : llvm::reverse(rule.tensors[tensor]))
+      for (int64_t factor : llvm::reverse(dim)) {
+        visit(factor, stride);
+        stride *= rule.sizes[factor];
+      }
+  }
+
+  std::optional<Place> findPlace(const dist::ShardingRule &rule, size_t tensor,
+                                 int64_t stride) const {
+    std::optional<Place> place;
+    forEachFactor(rule, tensor, [&](int64_t factor, int64_t begin) {
+      int64_t size = rule.sizes[factor];
+      if (begin <= stride && stride * rows <= begin * size && stride % begin == 0)
+        place = {factor, stride / begin};
+    });
+    return place;
+  }
+
+  bool visit(Operation *op) {
+    auto interface = dyn_cast<dist::ShardingRuleInterface>(op);
+    if (!interface)
+      return false;
+    SmallVector<Value> values(op->getOperands());
+    llvm::append_range(values, op->getResults());
+    if (llvm::none_of(values, [&](Value value) { return strides.contains(value); }) ||
+        llvm::all_of(values, [&](Value value) { return strides.contains(value); }))
+      return false;
+    dist::ShardingRule rule = interface.getShardingRule();
+    std::optional<Place> place;
+    for (auto [tensor, value] : llvm::enumerate(values))
+      if (int64_t stride = lookup(value); stride && !place)
+        place = findPlace(rule, tensor, stride);
+    bool isNew = false;
+    for (auto [tensor, value] : llvm::enumerate(values))
+      if (place && !strides.contains(value))
+        forEachFactor(rule, tensor, [&](int64_t factor, int64_t begin) {
+          if (factor == place->first)
+            isNew |= strides.try_emplace(value, begin * place->second).second;
+        });
+    return isNew;
+  }
+
+  int64_t rows;
+  llvm::DenseMap<Value, int64_t> strides;
+};
+
+} // namespace
+
 /// Gives random numbers their indices in the whole batch: row r of the part is row r * count +
-/// index there.
-void Pieces::renumber(loom::RandomBitsOp op, int64_t index) {
-  ArrayRef<int64_t> shape = cast<RankedTensorType>(op.getType()).getShape();
-  if (shape.empty() || shape[0] != rows)
-    return;
+/// index there. `stride` is that of rows in the numbers.
+void Pieces::renumber(loom::RandomBitsOp op, int64_t stride, int64_t index) {
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(op);
-  int64_t row = loom::countElements(shape) / rows;
   Term number(builder, op.getLoc(), op.getIndex());
-  Term within = number.apply<loom::RemainderOp>(number.splat(double(row)));
-  Term whole = number * double(count) - within * double(count - 1) + double(index * row);
+  Term within = number.apply<loom::RemainderOp>(number.splat(double(stride)));
+  Term whole = number * double(count) - within * double(count - 1) + double(index * stride);
   op.getIndexMutable().assign(whole);
 }
 
@@ -75,11 +149,17 @@ void Pieces::widen() {
     wholes.push_back({whole, first});
   }
   builder.setInsertionPoint(function.front().getTerminator());
+  RowStrides strides(rows);
+  for (auto [whole, first] : wholes)
+    strides.set(first,
+                loom::countElements(cast<RankedTensorType>(first.getType()).getShape()) / rows);
+  strides.find(original);
   for (Operation *op : original)
     if (auto bits = dyn_cast<loom::RandomBitsOp>(op))
-      random.push_back({bits, bits.getIndex()});
-  for (auto &[op, index] : random)
-    renumber(op, 0);
+      if (int64_t stride = strides.lookup(bits.getOutput()))
+        random.push_back({bits, bits.getIndex(), stride});
+  for (const Random &each : random)
+    renumber(each.op, each.stride, 0);
 }
 
 IRMapping Pieces::copy(int64_t index) {
@@ -88,10 +168,10 @@ IRMapping Pieces::copy(int64_t index) {
     mapping.map(first, cut(whole, index));
   for (Operation *op : original)
     builder.clone(*op, mapping);
-  for (auto [op, number] : random) {
-    auto copied = cast<loom::RandomBitsOp>(mapping.lookup(op.getOutput()).getDefiningOp());
-    copied.getIndexMutable().assign(mapping.lookupOrDefault(number));
-    renumber(copied, index);
+  for (const Random &each : random) {
+    auto copied = cast<loom::RandomBitsOp>(mapping.lookup(each.op.getOutput()).getDefiningOp());
+    copied.getIndexMutable().assign(mapping.lookupOrDefault(each.index));
+    renumber(copied, each.stride, index);
   }
   return mapping;
 }

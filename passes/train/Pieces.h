@@ -20,8 +20,8 @@ class Pieces {
 public:
   /// Arguments have the rows of a part if their first dimension has the name in attribute
   /// `loom.batch`, {name, parts}, which is removed. Without the attribute there is one part. Random
-  /// numbers of tensors that begin with the batch are those of the whole batch; others are the same
-  /// in all parts.
+  /// numbers of the batch's rows, in whatever dimension, are those of the whole batch; others are
+  /// the same in all parts.
   explicit Pieces(mlir::func::FuncOp function);
 
   int64_t getCount() const { return count; }
@@ -34,7 +34,14 @@ public:
 
 private:
   mlir::Value cut(mlir::Value whole, int64_t index);
-  void renumber(loom::RandomBitsOp op, int64_t index);
+  void renumber(loom::RandomBitsOp op, int64_t stride, int64_t index);
+
+  /// Random numbers of a batch's rows, which have this stride in them, and their indices.
+  struct Random {
+    loom::RandomBitsOp op;
+    mlir::Value index;
+    int64_t stride;
+  };
 
   mlir::func::FuncOp function;
   mlir::OpBuilder builder;
@@ -43,7 +50,7 @@ private:
   /// For each argument that is cut: the whole, and part 0.
   llvm::SmallVector<std::pair<mlir::Value, mlir::Value>> wholes;
   llvm::SmallVector<mlir::Operation *> original;
-  llvm::SmallVector<std::pair<loom::RandomBitsOp, mlir::Value>> random; ///< with their indices
+  llvm::SmallVector<Random> random;
 };
 
 } // namespace gridloom::train

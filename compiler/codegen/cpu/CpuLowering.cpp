@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/cpu/CpuLowering.h"
+#include "compiler/codegen/ContractSums.h"
 #include "compiler/codegen/cpu/CpuEmitter.h"
 #include "support/CpuLevels.h"
 
@@ -88,7 +89,7 @@ static void addWrapper(LLVM::LLVMFuncOp rows) {
 
 LogicalResult gridloom::codegen::lowerToLlvmDialect(ModuleOp module, bool hasFma) {
   MLIRContext *context = module.getContext();
-  if (failed(expandMath(module)) || (hasFma && failed(contractMath(module))))
+  if (failed(expandMath(module)) || (hasFma && failed(contractSums(module))))
     return module.emitError("math operations cannot be expanded");
   moveAsIntegers(module);
   PassManager pm(context);

@@ -17,12 +17,8 @@ namespace gridloom::codegen {
 /// instructions for them.
 mlir::LogicalResult expandMath(mlir::ModuleOp module);
 
-/// Fuses products with the sums that use them. LLVM would fuse within blocks after unrolling loops,
-/// which depends on the processor, so results would differ.
-mlir::LogicalResult contractMath(mlir::ModuleOp module);
-
 /// Lowers what emitCpuKernels made to the llvm dialect and adds the exported functions. `hasFma`
-/// fuses products with sums.
+/// makes the products of reductions part of their sums.
 mlir::LogicalResult lowerToLlvmDialect(mlir::ModuleOp module, bool hasFma);
 
 /// Optimises a module of the llvm dialect and compiles it to a relocatable object for `arch`, whose

@@ -15,8 +15,6 @@
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
-#include "mlir/IR/Dominance.h"
-#include "mlir/Transforms/CSE.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 using namespace mlir;
@@ -74,29 +72,6 @@ private:
   }
 };
 
-/// a * b + c, a * b - c and c - a * b as one operation where nothing else reads the product.
-template <typename Op> struct Contract final : OpRewritePattern<Op> {
-  using OpRewritePattern<Op>::OpRewritePattern;
-  LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
-    Type element = getElementTypeOrSelf(op.getType());
-    if (!element.isF32() && !element.isF64())
-      return rewriter.notifyMatchFailure(op, "no such instruction for its type");
-    for (unsigned side : {0u, 1u}) {
-      auto product = op->getOperand(side).template getDefiningOp<arith::MulFOp>();
-      if (!product || !product->hasOneUse())
-        continue;
-      Value factor = product.getLhs(), addend = op->getOperand(1 - side);
-      if (isa<arith::SubFOp>(op)) {
-        Value &negated = side == 0 ? addend : factor;
-        negated = arith::NegFOp::create(rewriter, op.getLoc(), negated);
-      }
-      rewriter.replaceOpWithNewOp<math::FmaOp>(op, factor, product.getRhs(), addend);
-      return success();
-    }
-    return rewriter.notifyMatchFailure(op, "no product of its own");
-  }
-};
-
 } // namespace
 
 LogicalResult gridloom::codegen::expandMath(ModuleOp module) {
@@ -104,16 +79,5 @@ LogicalResult gridloom::codegen::expandMath(ModuleOp module) {
   patterns.add<ErfAsQuotient>(module.getContext(), /*benefit=*/2);
   populateMathPolynomialApproximationPatterns(patterns);
   arith::populateExpandBFloat16Patterns(patterns);
-  return applyPatternsGreedily(module, std::move(patterns));
-}
-
-LogicalResult gridloom::codegen::contractMath(ModuleOp module) {
-  // Merge copies of a product first: each copy would have one reader and be fused, and x * y - x *
-  // y would not be zero.
-  IRRewriter rewriter(module.getContext());
-  DominanceInfo dominance(module);
-  eliminateCommonSubExpressions(rewriter, dominance, module);
-  RewritePatternSet patterns(module.getContext());
-  patterns.add<Contract<arith::AddFOp>, Contract<arith::SubFOp>>(module.getContext());
   return applyPatternsGreedily(module, std::move(patterns));
 }

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/gpu/GpuLowering.h"
+#include "compiler/codegen/ContractSums.h"
 #include "compiler/codegen/gpu/GpuEmitter.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -91,7 +92,7 @@ static LogicalResult expandMath(ModuleOp module) {
   RewritePatternSet patterns(module.getContext());
   populateMathPolynomialApproximationPatterns(patterns);
   math::populateExpansionPatterns(patterns, {"rsqrt"});
-  if (failed(applyPatternsGreedily(module, std::move(patterns))))
+  if (failed(applyPatternsGreedily(module, std::move(patterns))) || failed(contractSums(module)))
     return module.emitError("math operations cannot be expanded");
   WalkResult result = module.walk([](Operation *op) {
     if (!isa_and_present<math::MathDialect>(op->getDialect()) ||
@@ -199,10 +200,8 @@ static std::unique_ptr<llvm::TargetMachine> makeTarget(const std::string &chip,
     error = "unknown GPU architecture '" + chip + "'; use sm_80, sm_90 or the like";
     return nullptr;
   }
-  llvm::TargetOptions options;
-  options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
   return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
-      getTriple(), chip, "", options, {}, {}, llvm::CodeGenOptLevel::Aggressive));
+      getTriple(), chip, "", {}, {}, {}, llvm::CodeGenOptLevel::Aggressive));
 }
 
 /// Adds the functions of libdevice that `code` calls.
