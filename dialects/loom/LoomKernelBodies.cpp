@@ -365,8 +365,15 @@ Value NotOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
 
 Value SineOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
   Emitter e{builder, loc};
-  return e.inWide(operands,
-                  [&](ArrayRef<Value> v) { return e.make<math::SinOp>(e.reduceAngle(v[0])); });
+  return e.inWide(operands, [&](ArrayRef<Value> v) {
+    // Of the absolute angle: approximations take small negative ones for 2 pi less a little, which
+    // has few of their digits.
+    Value angle = e.reduceAngle(v[0]);
+    Value isNegative =
+        e.make<arith::CmpFOp>(arith::CmpFPredicate::OLT, angle, e.constant(angle.getType(), 0));
+    Value sine = e.make<math::SinOp>(e.make<math::AbsFOp>(angle));
+    return e.make<arith::SelectOp>(isNegative, e.make<arith::NegFOp>(sine), sine);
+  });
 }
 
 Value CosineOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
