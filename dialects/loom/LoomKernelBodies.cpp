@@ -369,10 +369,8 @@ Value SineOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) 
     // Of the absolute angle: approximations take small negative ones for 2 pi less a little, which
     // has few of their digits.
     Value angle = e.reduceAngle(v[0]);
-    Value isNegative =
-        e.make<arith::CmpFOp>(arith::CmpFPredicate::OLT, angle, e.constant(angle.getType(), 0));
-    Value sine = e.make<math::SinOp>(e.make<math::AbsFOp>(angle));
-    return e.make<arith::SelectOp>(isNegative, e.make<arith::NegFOp>(sine), sine);
+    Value sign = e.make<math::CopySignOp>(e.constant(angle.getType(), 1), angle);
+    return e.make<arith::MulFOp>(sign, e.make<math::SinOp>(e.make<math::AbsFOp>(angle)));
   });
 }
 
