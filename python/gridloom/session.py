@@ -211,7 +211,7 @@ class Session:
         return self._native
 
     def _taken(self):
-        """The lock of an open session, except in a forked process, where nobody may be there to release it."""
+        """The lock of an open session. Raises Error in a forked process, where no thread may be left to release it."""
         self._open()
         return self._lock
 
