@@ -1,4 +1,4 @@
-"""A training run's event files, read by TensorBoard's own reader."""
+"""What a training run writes for TensorBoard, read by TensorBoard's own reader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOSS = ["--train", "--loss", "mse(y, t)", "--optimizer", "adam(lr=1e-2)", "--dim
 
 
 class Read:
-    """TensorBoard's content of a folder: scalars by tag as lists of (step, value), and histograms."""
+    """What TensorBoard has of a folder: scalars by tag as lists of (step, value)."""
 
     def __init__(self, folder):
         self.reader = event_accumulator.EventAccumulator(str(folder), {"scalars": 0, "histograms": 0})
@@ -29,7 +29,7 @@ class Read:
 
 @pytest.fixture(scope="module")
 def model(tools: Tools, tmp_path_factory):
-    """A folder with a model, its plans for one device and two, and data."""
+    """A folder with a model, plans of it on one device and two, and data."""
     folder = tmp_path_factory.mktemp("events")
     random = np.random.default_rng(0)
     path = Mlp(lambda *shape: random.standard_normal(shape).astype(np.float32)).save(folder / "m.onnx")
@@ -60,7 +60,7 @@ def test_curves_are_the_logs(tools, model, tmp_path, plan):
     assert read.scalars["eval_loss"] == [(int(row["step"]), float(np.float32(row["eval_loss"]))) for row in rows if row["eval_loss"]]
     for row, (_, rate) in zip(rows, read.scalars["samples_per_second"], strict=True):
         assert rate == pytest.approx(BATCH / float(row["ms"]) * 1e3, rel=0.02, abs=1)
-    # Each weight once, however the mesh splits or replicates it.
+    # Weights once, whatever the mesh splits or repeats.
     checkpoint = gridloom.Trainer(model / "one.plan")
     checkpoint.load(tmp_path / "c")
     weights = {name: checkpoint.session.get_state(name) for name, state in checkpoint.session.states.items() if state.role == "parameter"}
@@ -78,10 +78,10 @@ def test_curves_are_the_logs(tools, model, tmp_path, plan):
 
 
 def test_a_run_that_goes_on_has_each_step_once(tools, model, tmp_path):
-    """Killed after its last checkpoint: no step is there twice, also for a reader that ignores restarts."""
+    """Killed after its last checkpoint, also for a reader that does not know of the restart."""
     train = ["train", model / "one.plan", "--data", model / "data.npz", "--checkpoint-dir", tmp_path / "c", "--log-dir", tmp_path / "e"]
     tools.call(*train, "--steps", 9, "--checkpoint-every", 3, "--keep", 9)
-    for step in (6, 9):  # as if it had been killed with step 3's as its last checkpoint
+    for step in (6, 9):  # as if it had been killed between 6 and 9
         shutil.rmtree(tmp_path / "c" / f"step-{step:010d}")
     result = tools.call(*train, "--steps", 12, check=False)
     assert result.returncode == 1 and "continue it with --resume" in result.stderr
@@ -89,7 +89,7 @@ def test_a_run_that_goes_on_has_each_step_once(tools, model, tmp_path):
     assert [step for step, _ in Read(tmp_path / "e").scalars["loss"]] == list(range(1, 13))
     alone = [Read(path).scalars["loss"] for path in sorted((tmp_path / "e").iterdir())]
     assert [[step for step, _ in scalars] for scalars in alone] == [[1, 2, 3], list(range(4, 13))]
-    # Without a checkpoint, a new run starts.
+    # Without a checkpoint it is another run.
     shutil.rmtree(tmp_path / "c")
     assert "they are kept in" in tools.call(*train, "--steps", 2, "--resume").stderr
     assert [step for step, _ in Read(tmp_path / "e").scalars["loss"]] == [1, 2]

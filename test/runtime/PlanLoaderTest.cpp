@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Every refusal of the loader: a small valid plan is damaged in one place, and the one-line error
-// names the place and both numbers.
+// Every refusal of the loader: a small valid plan is damaged in one place, and the one line that
+// refuses it names the place and both numbers.
 //
 //===----------------------------------------------------------------------===//
 #include "PlanRefusals.h"
@@ -21,8 +21,8 @@ using nlohmann::json;
 
 namespace {
 
-/// Two stages of two ranks each: stage 0 multiplies x by a column-sharded w, gathers, runs a kernel
-/// and sends; stage 1 receives and copies. The plan has every kind of element.
+/// Two stages of two ranks each: stage 0 multiplies x by a column-sharded w, gathers, adds nothing,
+/// sends; stage 1 receives and copies. It uses every kind of thing a plan can hold.
 PlanBuilder makePlan() {
   PlanBuilder plan(2);
   plan.addAxis("pipe", 2);
@@ -665,7 +665,7 @@ const Refusal groupRefusals[] = {
 INSTANTIATE_TEST_SUITE_P(Group, PlanLoader, testing::ValuesIn(groupRefusals),
                          [](const auto &info) { return std::string(info.param.name); });
 
-/// Adds a tensor derived from w; the cases below damage it.
+/// A derived tensor of two sources, and what can be wrong with it.
 void addDerived(PlanBuilder &plan) {
   schema::Derived *derived = plan.stages[0].add_derived();
   derived->set_name("d");
@@ -720,7 +720,7 @@ const Refusal derivedRefusals[] = {
 INSTANTIATE_TEST_SUITE_P(Derived, PlanLoader, testing::ValuesIn(derivedRefusals),
                          [](const auto &info) { return std::string(info.param.name); });
 
-/// Every truncation and flipped bit of every file is refused, without a crash.
+/// No truncation or flipped bit of any file is accepted, and none crashes.
 TEST(PlanLoaderTest, RefusesEveryTruncationAndFlip) {
   TemporaryFolder folder;
   PlanBuilder builder = makePlan();
@@ -741,7 +741,7 @@ TEST(PlanLoaderTest, RefusesEveryTruncationAndFlip) {
   Plan::load(path);
 }
 
-/// Random bytes in a stage with valid checksums are refused or accepted, without a crash.
+/// With checksums made right again, arbitrary bytes as a stage are refused or accepted, never more.
 TEST(PlanLoaderTest, SurvivesDamagedStagesWithRightChecksums) {
   TemporaryFolder folder;
   PlanBuilder builder = makePlan();

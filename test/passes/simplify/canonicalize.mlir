@@ -12,7 +12,7 @@ func.func @transpose_into_dot(%x: tensor<8x16xf32>) -> tensor<8x32xf32> {
   return %y : tensor<8x32xf32>
 }
 
-// The product would have its free dimensions in a different order.
+// The product would have its free dimensions in another order.
 // CHECK-LABEL: func.func @transpose_stays
 // CHECK: loom.transpose
 func.func @transpose_stays(%x: tensor<8x4x16xf32>, %y: tensor<16x2xf32>) -> tensor<4x8x2xf32> {
@@ -21,7 +21,7 @@ func.func @transpose_stays(%x: tensor<8x4x16xf32>, %y: tensor<16x2xf32>) -> tens
   return %z : tensor<4x8x2xf32>
 }
 
-// Attention's heads become batch dimensions in place.
+// Attention's heads become batch dimensions where they are.
 // CHECK-LABEL: func.func @heads
 // CHECK-NEXT: loom.dot_general %{{.*}}, %{{.*}} batch = [0, 2] x [0, 2] contract = [3] x [3]
 func.func @heads(%q: tensor<2x8x4x16xf32>, %k: tensor<2x8x4x16xf32>) -> tensor<2x4x8x8xf32> {
@@ -72,7 +72,7 @@ func.func @compute_before_broadcast(%mask: tensor<2x1xi64>) -> tensor<2x8xf32> {
   return %2 : tensor<2x8xf32>
 }
 
-// Two pipeline stages that add the same mask need not exchange the large tensor.
+// Two pipeline stages that add one mask need not exchange the large tensor.
 // CHECK-LABEL: func.func @every_user_its_own_broadcast
 // CHECK: %[[A:.*]] = loom.broadcast
 // CHECK-NEXT: %[[X:.*]] = loom.add %{{.*}}, %[[A]]
@@ -111,7 +111,7 @@ func.func @powers(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4x
   return %0, %1, %2, %3, %4, %5 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
-// x + 0 differs from x if x is -0.
+// x + 0 is not x where x is -0.
 // CHECK-LABEL: func.func @neutral
 // CHECK-SAME: %[[X:.*]]: tensor<4xf32>
 // CHECK: %[[A:.*]] = loom.add %[[X]]
@@ -163,7 +163,7 @@ func.func @common(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// Operands without elements add nothing, and would be gathered for nothing.
+// Parts without elements add nothing, and would be gathered for nothing.
 // CHECK-LABEL: func.func @empty_parts
 // CHECK-SAME: (%[[X:.*]]: tensor<4x2xf32>
 // CHECK: loom.concatenate %[[X]], %[[X]] dim = 1
@@ -172,7 +172,7 @@ func.func @empty_parts(%x: tensor<4x2xf32>, %none: tensor<4x0xf32>) -> tensor<4x
   return %0 : tensor<4x4xf32>
 }
 
-// Gathers with constant consecutive indices are slices; of everything, nothing.
+// Lookups at known places in order are slices; of everything, nothing.
 // CHECK-LABEL: func.func @known_places
 // CHECK-DAG: %[[K:.*]] = loom.slice %arg0 [1, 0] to [2, 4] by [1, 1] : (tensor<3x4xf32>) -> tensor<1x4xf32>
 // CHECK-DAG: %[[R:.*]] = loom.reshape %[[K]] : (tensor<1x4xf32>) -> tensor<4xf32>
@@ -191,7 +191,7 @@ func.func @known_places(%x: tensor<3x4xf32>) -> (tensor<4xf32>, tensor<3x2xf32>,
   return %0, %1, %2, %3 : tensor<4xf32>, tensor<3x2xf32>, tensor<3x4xf32>, tensor<3x2xf32>
 }
 
-// If operands are swapped, the tie-breaking operand is swapped, too.
+// Where operands change places, so does the one that counts where both are equal.
 // CHECK-LABEL: func.func @ties
 // CHECK: loom.maximum %arg0, %{{.*}} {loom.ties = "rhs"}
 func.func @ties(%x: tensor<3xf32>) -> tensor<3xf32> {
