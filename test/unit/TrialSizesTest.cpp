@@ -31,7 +31,7 @@ ModelBrief makeBrief(std::vector<BriefValue> inputs) {
 }
 
 /// A model that compiles if `rule` holds; otherwise its error lists its sizes.
-Trial where(const std::function<bool(Sizes)> &rule) {
+TrialCompile where(const std::function<bool(Sizes)> &rule) {
   return [rule](const Sizes &sizes) -> std::string {
     std::string text = "error: sizes";
     for (const auto &[name, size] : sizes)
@@ -86,7 +86,7 @@ TEST(TrialSizes, SumsFollowTheirParts) {
 
 TEST(TrialSizes, SizesThatAreBakedInAreFound) {
   ModelBrief brief = makeBrief({{"x", "float", {open("batch"), open("seq"), fixed(32)}}});
-  Trial trial = [](const Sizes &sizes) -> std::string {
+  TrialCompile trial = [](const Sizes &sizes) -> std::string {
     return sizes.at("seq") == 10 ? "" : "error: cannot reshape to [10, 12, 8]\n";
   };
   // The same error for other sizes may have nothing to do with sizes.
