@@ -12,6 +12,7 @@
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -51,19 +52,38 @@ void Check::handle(Diagnostic &diagnostic) {
     llvm::errs() << "error: " << text << "\n";
 }
 
+/// Parses a dump; where that fails, `error` is the first error, with its line.
+static OwningOpRef<ModuleOp> parseDump(StringRef path, MLIRContext &context, std::string &error) {
+  ScopedDiagnosticHandler handler(&context, [&error](Diagnostic &diagnostic) {
+    if (!error.empty() || diagnostic.getSeverity() != DiagnosticSeverity::Error)
+      return success();
+    if (auto place = dyn_cast<FileLineColRange>(diagnostic.getLocation()))
+      error = "line " + std::to_string(place.getStartLine()) + ": ";
+    error += loom::describeWithNode(diagnostic);
+    return success();
+  });
+  return parseSourceFile<ModuleOp>(path, &context);
+}
+
 LogicalResult Check::loadDump(StringRef path, bool required) {
+  auto fail = [&](const Twine &message) { return emitError(UnknownLoc::get(&context)) << message; };
   if (!llvm::sys::fs::exists(path))
-    return emitError(UnknownLoc::get(&context))
-           << "'" << path << "' is not there; check reads a plan folder or a dump of a phase";
-  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
+    return fail(path + ": is not a plan folder or a dump of a phase; nothing has this name");
+  std::string error;
+  OwningOpRef<ModuleOp> module = parseDump(path, context, error);
+  if (!module && !path.ends_with(".mlir"))
+    return fail(path + ": is not a plan folder or a dump of a phase (.mlir); make a plan with "
+                       "gridloom compile");
   if (!module)
-    return emitError(UnknownLoc::get(&context)) << "cannot read '" << path << "'";
+    return fail("cannot read '" + path + "': " + error +
+                (required ? "" : "; compile the plan again"));
   auto specialisations = getSpecialisations(*module);
   if (specialisations.empty()) {
-    // From the schedule phase on, programs work on buffers; running the plan checks them.
     if (required)
-      return emitError(UnknownLoc::get(&context))
-             << "'" << path << "' holds no function of an entry";
+      return fail("'" + path + "' holds no function of an entry");
+    if (module->getOps<plan::ProgramOp>().empty())
+      return fail("'" + path + "' holds no program; compile the plan again");
+    // From the schedule phase on, programs work on buffers; running the plan checks them.
     return success();
   }
   programs.push_back(
@@ -94,8 +114,18 @@ LogicalResult Check::load() {
   for (const std::string &dump : dumps)
     if (failed(loadDump(dump, /*required=*/false)))
       return failure();
+  SmallString<256> manifest(planFolder);
+  llvm::sys::path::append(manifest, "manifest.json");
+  if (programs.empty() && !llvm::sys::fs::exists(manifest))
+    return fail(planFolder + ": is not a plan folder: it has no manifest.json");
   if (programs.empty())
     return fail("'" + folder + "' holds no program to interpret; compile the plan again");
+  // A plan that was compiled from a later dump lacks it, too.
+  if (const PhaseProgram &first = programs.front();
+      !first.isPartitioned() && !StringRef(first.name).ends_with("import"))
+    llvm::errs() << "warning: '" << folder << "' has no dump of the import phase: what is right is "
+                 << first.name << ", so faults of earlier phases do not show; compile the model "
+                 << "again\n";
   return success();
 }
 
@@ -215,11 +245,7 @@ double gridloom::getPrecisionError(const PhaseProgram &program) {
 
 Tolerance Check::getTolerance(const HostTensor &tensor) const {
   Tolerance rounding = getRounding(tensor.getKind());
-  double largest = 0;
-  if (precisionError > 0 && loom::isFloatKind(tensor.getKind()))
-    for (double value : tensor.toDoubles())
-      if (std::isfinite(value))
-        largest = std::max(largest, std::abs(value));
+  double largest = precisionError > 0 ? getLargest(tensor) : 0;
   return {options.rtol + rounding.relative,
           options.atol + rounding.absolute + precisionError * largest};
 }
@@ -227,6 +253,16 @@ Tolerance Check::getTolerance(const HostTensor &tensor) const {
 /// The error allowed for gradients, relative to a step's largest gradient: a hundredth of the
 /// results' tolerance, for rounding in sums, plus the error of the precision.
 double Check::getGradientShare() const { return options.rtol / 100 + precisionError; }
+
+/// What sums in another order may change in an element of f32, relative to the output's largest
+/// element: 64 roundings of that.
+static constexpr double kRounding = 0x1p-18;
+
+/// At least the number, in two digits.
+static double roundUp(double number) {
+  double unit = std::pow(10, std::floor(std::log10(number)) - 1);
+  return std::ceil(number / unit) * unit;
+}
 
 int64_t Check::compareOutputs(StringRef what, const NamedTensors &expected,
                               const NamedTensors &actual, const StepRecord *steps, size_t calls) {
@@ -240,6 +276,7 @@ int64_t Check::compareOutputs(StringRef what, const NamedTensors &expected,
     auto found = actual.find(name);
     if (found == actual.end()) {
       ++different;
+      mayBeRounding = false;
       llvm::outs() << "missing\n";
       continue;
     }
@@ -248,6 +285,8 @@ int64_t Check::compareOutputs(StringRef what, const NamedTensors &expected,
       allowance = steps->getAllowance(calls, name, getGradientShare());
     Difference difference = compare(*right, found->second, getTolerance(*right), allowance);
     different += !difference.equal;
+    mayBeRounding &= difference.maxWrong <= kRounding * getLargest(*right);
+    furthest = std::max(furthest, difference.maxWrong);
     excused += difference.excused;
     llvm::outs() << describe(difference, *right, found->second)
                  << (difference.equal ? "" : " <-- DIFFERS") << "\n";
@@ -282,6 +321,15 @@ LogicalResult Check::checkProgram(const PhaseProgram &base, const PhaseProgram &
   return success(actual);
 }
 
+/// Whether the last program uses an input.
+bool Check::isRead(const Specialisation &specialisation, StringRef input) const {
+  const Specialisation *last = lookup(programs.back(), specialisation);
+  return last && llvm::any_of(last->stages, [&](func::FuncOp stage) {
+           BlockArgument argument = loom::findArgument(stage, input);
+           return argument && !argument.use_empty();
+         });
+}
+
 LogicalResult Check::checkPlan(const Specialisation &specialisation) {
   auto [entry, dims, given, states] = makeCall(specialisation, inputs);
   PlanRunResult result = runPlan(planFolder, specialisation.entry, dims, given);
@@ -294,9 +342,17 @@ LogicalResult Check::checkPlan(const Specialisation &specialisation) {
     return failure();
   dropStates(specialisation, *expected);
   int64_t before = different;
+  for (const std::string &input : result.unread) {
+    if (isRead(specialisation, input))
+      return emitError(UnknownLoc::get(&context))
+             << "the plan has no input '" << input << "', which " << programs.back().name
+             << " reads; compile it again";
+    llvm::outs() << "  input '" << input << "' is not in the plan: nothing reads it\n";
+  }
   precisionError = getPrecisionError(programs.back());
-  compareOutputs("compiled, " + std::to_string(result.ranks) + " ranks, against " + name, *expected,
-                 *actual);
+  compareOutputs("compiled, " + std::to_string(result.ranks) +
+                     (result.ranks == 1 ? " rank" : " ranks") + ", against " + name,
+                 *expected, *actual);
   if (options.bisect && different > before)
     explainPlan(specialisation);
   return success();
@@ -409,9 +465,12 @@ void Check::explainPlan(const Specialisation &specialisation) {
   if (options.oracle != "interpreter")
     (void)checkProgram(getBase(specialisation), programs.back(), specialisation, /*exact=*/false);
   if (different == before && !programsDiffer)
-    llvm::outs() << "  every program up to " << programs.back().name
-                 << " agrees: the difference arises below it, in the schedule, a kernel or the "
-                    "runtime\n";
+    explainBelow();
+}
+
+void Check::explainBelow() const {
+  llvm::outs() << "  there is no node to name: every program up to " << programs.back().name
+               << " agrees; the compiled plan differs, by its schedule, a kernel or the runtime\n";
 }
 
 /// Fails unless each --input names an input of some entry.
@@ -468,12 +527,39 @@ LogicalResult Check::checkSpecialisation(const Specialisation &specialisation) {
   return success(ok);
 }
 
+int Check::report() const {
+  if (!broken && different == 0 && compared > 0) {
+    llvm::outs() << "PASS: " << compared << (compared == 1 ? " output agrees" : " outputs agree")
+                 << "\n";
+    return 0;
+  }
+  if (different > 0 && mayBeRounding)
+    llvm::outs() << "  rounding in sums may cause all of this: no element that differs is off by "
+                    "more than "
+                 << llvm::format("%.0e of its output's largest; --atol %.2g accepts them",
+                                 kRounding, roundUp(furthest))
+                 << "\n";
+  if (compared == 0)
+    llvm::outs() << "FAIL: nothing could be checked"
+                 << (broken ? "" : ": there is nothing to compare the first program with") << "\n";
+  else
+    llvm::outs() << "FAIL: " << different << " of " << compared << " outputs differ"
+                 << (broken ? ", and not everything could be checked" : "") << "\n";
+  return 1;
+}
+
 int Check::run() {
   if (failed(load()) || failed(openWeights()))
     return 1;
   if (programs.front().isPartitioned()) {
     llvm::errs() << "error: '" << programs.front().name
-                 << "' is split already; the first dump is what is right\n";
+                 << "' is already split, and the first dump must not be: it is what is right; give "
+                    "one of the phase import, simplify or shard\n";
+    return 1;
+  }
+  if (planFolder.empty() && programs.size() == 1) {
+    llvm::errs() << "error: there is nothing to compare '" << options.paths.front()
+                 << "' with; give a second dump, or a plan's folder\n";
     return 1;
   }
   if (failed(checkGiven()))
@@ -490,23 +576,28 @@ int Check::run() {
     else if (!asksOrt)
       broken |= failed(checkSpecialisation(specialisation));
   broken |= failed(checkCalls());
-  if (!broken && different == 0 && compared > 0) {
-    llvm::outs() << "PASS: " << compared << " outputs agree\n";
-    return 0;
-  }
-  if (compared == 0)
-    llvm::outs() << "FAIL: nothing could be checked\n";
-  else
-    llvm::outs() << "FAIL: " << different << " of " << compared << " outputs differ"
-                 << (broken ? ", and not everything could be checked" : "") << "\n";
-  return 1;
+  return report();
+}
+
+/// Which option does not go with --oracle; empty if all do.
+static std::string findMisuse(const CheckOptions &options) {
+  if (options.oracle == "interpreter")
+    return "";
+  const std::string &path = options.paths.front();
+  if (llvm::sys::fs::exists(path) && !llvm::sys::fs::is_directory(path))
+    return "'" + path + "' is a file; give a plan's folder";
+  if (options.noRun)
+    return "--no-run does not run it; leave it out";
+  if (options.exact || options.allPhases)
+    return std::string(options.exact ? "--exact" : "--all-phases") +
+           " compares programs that are interpreted; leave it out, or take --oracle interpreter";
+  return "";
 }
 
 int gridloom::runCheck(const CheckOptions &options) {
-  if (options.oracle != "interpreter" &&
-      (options.noRun || !llvm::sys::fs::is_directory(options.paths.front()))) {
+  if (std::string misuse = findMisuse(options); !misuse.empty()) {
     llvm::errs() << "error: --oracle " << options.oracle
-                 << " compares what a plan computes; give a plan, without --no-run\n";
+                 << " compares what a compiled plan computes, and " << misuse << "\n";
     return 1;
   }
   int code = Check(options).run();

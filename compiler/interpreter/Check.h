@@ -52,6 +52,7 @@ private:
                                    const Specialisation &specialisation, bool exact);
   llvm::LogicalResult checkPlan(const Specialisation &specialisation);
   llvm::LogicalResult checkCalls();
+  llvm::LogicalResult compareSession();
   llvm::LogicalResult listCalls(llvm::ArrayRef<Specialisation> specialisations);
   llvm::LogicalResult checkCallsOf(const PhaseProgram &program, const PhaseProgram &base,
                                    bool exact, const std::vector<NamedTensors> &expected);
@@ -71,7 +72,12 @@ private:
   llvm::FailureOr<NamedTensors> interpret(const Specialisation &specialisation, std::string &name);
   llvm::FailureOr<std::string> compileUnsplit();
   const PhaseProgram *findSimplified() const;
+  bool isRead(const Specialisation &specialisation, llvm::StringRef input) const;
   void explainPlan(const Specialisation &specialisation);
+  /// Says that only the compiled plan differs.
+  void explainBelow() const;
+  /// Says why --bisect names no node for calls that differ.
+  void explainCalls() const;
   std::string getModelPath(std::string &error) const;
   /// Interprets and keeps the outputs.
   const NamedTensors *evaluate(const PhaseProgram &program, const Specialisation &specialisation,
@@ -92,6 +98,8 @@ private:
   int64_t compareOutputs(llvm::StringRef what, const NamedTensors &expected,
                          const NamedTensors &actual, const StepRecord *steps = nullptr,
                          size_t calls = 1);
+  /// Prints the last line. Returns the exit code.
+  int report() const;
   void handle(mlir::Diagnostic &diagnostic);
   Tolerance getTolerance(const loom::HostTensor &tensor) const;
 
@@ -109,8 +117,11 @@ private:
   int64_t compared = 0, different = 0;
   std::set<std::string> reported;
   double precisionError =
-      0; // allowed for the outputs being compared, relative to the largest element
+      0;               // allowed for the outputs being compared, relative to the largest element
+  double furthest = 0; // the largest difference of an element that differs
+  bool mayBeRounding = true;   // all elements that differ are near to what is right
   bool programsDiffer = false; // an interpreted program differed
+  bool callsDiffer = false;    // one differed in calls of one session
   bool broken = false;         // something could not be compared
 };
 

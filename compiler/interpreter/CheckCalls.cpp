@@ -168,8 +168,23 @@ LogicalResult Check::checkCallsOf(const PhaseProgram &program, const PhaseProgra
   if (failed(actual))
     return failure();
   precisionError = exact ? 0 : getPrecisionError(program);
-  return compareCalls(program.name + (exact ? " (exact) against " : " against ") + base.name,
-                      expected, *actual, exact);
+  int64_t before = different;
+  LogicalResult result =
+      compareCalls(program.name + (exact ? " (exact) against " : " against ") + base.name, expected,
+                   *actual, exact);
+  callsDiffer |= different > before;
+  return result;
+}
+
+void Check::explainCalls() const {
+  if (callsDiffer && !programsDiffer)
+    llvm::outs() << "  there is no node to name: --bisect looks at single runs, whose programs "
+                    "agree; calls after others differ, by the states that they keep\n";
+  else if (options.oracle != "interpreter")
+    llvm::outs() << "  there is no node to name: --bisect looks at single runs; --oracle "
+                    "interpreter compares these calls' programs\n";
+  else if (!programsDiffer)
+    explainBelow();
 }
 
 /// The same in exact mode.
@@ -187,9 +202,17 @@ LogicalResult Check::checkCallsExactly(ArrayRef<const PhaseProgram *> chosen) {
   return success(ok);
 }
 
+LogicalResult Check::checkCalls() {
+  int64_t before = different;
+  LogicalResult result = compareSession();
+  if (options.bisect && different > before)
+    explainCalls();
+  return result;
+}
+
 /// Runs specialisations that share states in one session, one after another: only this shows that
 /// one of them stores a state where the next does not read it.
-LogicalResult Check::checkCalls() {
+LogicalResult Check::compareSession() {
   const PhaseProgram &base = getReference();
   if (!shareStates(base.specialisations))
     return success();

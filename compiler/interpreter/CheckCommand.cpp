@@ -6,8 +6,11 @@
 #include "compiler/interpreter/CheckOptions.h"
 
 #include "runtime/arrays/Generator.h"
+#include "support/Usage.h"
 
 #include <CLI/CLI.hpp>
+
+#include <limits>
 
 void gridloom::addCheckOptions(CLI::App &verb, CheckOptions &options) {
   verb.footer(R"(
@@ -44,8 +47,16 @@ Examples:
                 "interpret every phase's program, not only the last");
   verb.add_flag("--no-run", options.noRun, "only interpret; do not run the compiled plan");
   verb.add_flag("--bisect", options.bisect,
-                "where the split program differs, name the first ONNX node that does");
-  verb.add_option("--rtol", options.rtol, "relative tolerance")->capture_default_str();
-  verb.add_option("--atol", options.atol, "absolute tolerance")->capture_default_str();
-  verb.add_option("--seed", options.seed, "seed of random inputs")->capture_default_str();
+                "where the split program differs, name the first ONNX node that does; say so if "
+                "only the compiled plan differs");
+  verb.add_option("--rtol", options.rtol, "relative tolerance")
+      ->check(numberWithin(0, 1e6))
+      ->capture_default_str();
+  verb.add_option("--atol", options.atol, "absolute tolerance")
+      ->check(numberWithin(0, 1e6))
+      ->capture_default_str();
+  // Without a check, CLI11 reads -1 as 2^64 - 1.
+  verb.add_option("--seed", options.seed, "seed of random inputs")
+      ->check(CLI::Range(int64_t(0), std::numeric_limits<int64_t>::max()).description(""))
+      ->capture_default_str();
 }

@@ -12,6 +12,8 @@ using namespace mlir;
 using namespace gridloom;
 using loom::HostTensor;
 
+static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
 Tolerance gridloom::getRounding(loom::ElementKind kind) {
   switch (kind) {
   case loom::ElementKind::F16:
@@ -34,7 +36,7 @@ static double getExcess(double expected, double actual, Tolerance tolerance) {
   if ((std::isnan(expected) && std::isnan(actual)) || expected == actual)
     return 0;
   if (!std::isfinite(expected) || !std::isfinite(actual))
-    return std::numeric_limits<double>::infinity();
+    return kInfinity;
   return std::max(0.0, std::abs(actual - expected) - tolerance.absolute -
                            tolerance.relative * std::abs(expected));
 }
@@ -49,14 +51,18 @@ static void compareFloats(const HostTensor &expected, const HostTensor &actual, 
       ++result.excused;
       excess = 0;
     }
-    if (std::isfinite(right[i]) && std::isfinite(left[i])) {
-      double distance = std::abs(left[i] - right[i]);
+    bool isFinite = std::isfinite(right[i]) && std::isfinite(left[i]);
+    double distance = isFinite ? std::abs(left[i] - right[i]) : kInfinity;
+    if (isFinite) {
       result.maxAbsolute = std::max(result.maxAbsolute, distance);
       if (right[i] != 0)
         result.maxRelative = std::max(result.maxRelative, distance / std::abs(right[i]));
     }
     result.notFinite += !std::isfinite(right[i]);
-    result.wrong += excess > 0;
+    if (excess > 0) {
+      ++result.wrong;
+      result.maxWrong = std::max(result.maxWrong, distance);
+    }
     if (excess > worstExcess) {
       worstExcess = excess;
       result.worst = i;
@@ -69,6 +75,7 @@ static void compareBits(const HostTensor &expected, const HostTensor &actual, Di
   for (int64_t i = 0; i < expected.getNumElements(); ++i) {
     if (std::memcmp(expected.getData() + i * size, actual.getData() + i * size, size) == 0)
       continue;
+    result.maxWrong = kInfinity;
     if (result.wrong++ == 0)
       result.worst = i;
   }
@@ -79,6 +86,7 @@ Difference gridloom::compare(const HostTensor &expected, const HostTensor &actua
   Difference result;
   if (expected.getKind() != actual.getKind() || expected.getShape() != actual.getShape()) {
     result.reason = describeType(actual) + " instead of " + describeType(expected);
+    result.maxWrong = kInfinity;
     return result;
   }
   if (loom::isFloatKind(expected.getKind()))
@@ -87,6 +95,15 @@ Difference gridloom::compare(const HostTensor &expected, const HostTensor &actua
     compareBits(expected, actual, result);
   result.equal = result.wrong == 0;
   return result;
+}
+
+double gridloom::getLargest(const HostTensor &tensor) {
+  double largest = 0;
+  if (loom::isFloatKind(tensor.getKind()))
+    for (double value : tensor.toDoubles())
+      if (std::isfinite(value))
+        largest = std::max(largest, std::abs(value));
+  return largest;
 }
 
 std::string gridloom::describeType(const HostTensor &tensor) {

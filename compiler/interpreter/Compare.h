@@ -21,6 +21,9 @@ struct Difference {
   int64_t worst = -1;    ///< row-major index of the one furthest outside, or furthest apart
   int64_t notFinite = 0; ///< elements that are expected to be infinite or NaN
   double maxAbsolute = 0, maxRelative = 0;
+  /// The largest difference of an element outside the tolerance; infinite if no tolerance accepts
+  /// it. 0 if the tensors are equal.
+  double maxWrong = 0;
   std::string reason; ///< set if shapes or types differ
 };
 
@@ -38,6 +41,9 @@ Tolerance getRounding(loom::ElementKind kind);
 /// differs where, for a line of the report.
 std::string describe(const Difference &difference, const loom::HostTensor &expected,
                      const loom::HostTensor &actual);
+
+/// The largest magnitude of a finite element; 0 for integers.
+double getLargest(const loom::HostTensor &tensor);
 
 /// "f32[8, 384]".
 std::string describeType(const loom::HostTensor &tensor);

@@ -95,10 +95,22 @@ static PlanTensor gatherState(rt::InProcessJob &job, const std::string &name,
   return toPlanTensor(whole);
 }
 
+/// Whether the name can be bound, or names a state, which `bind` refuses.
+static bool knowsInput(const rt::Plan &plan, const std::string &name) {
+  for (const rt::Entry &entry : plan.getEntries())
+    for (const rt::EntrySpecialisation &specialisation : entry.specialisations)
+      if (specialisation.findInput(name))
+        return true;
+  return plan.hasState(name);
+}
+
 static void runCall(rt::InProcessJob &job, const PlanCall &call, PlanRunResult &result) {
   result.ranks = job.getNumRanks();
   for (const auto &[name, tensor] : call.inputs)
-    job.bind(name, makeArray(tensor, name));
+    if (knowsInput(job.getPlan(), name))
+      job.bind(name, makeArray(tensor, name));
+    else
+      result.unread.push_back(name);
   job.run(call.entry, call.dims);
   for (const auto &[name, array] : job.getOutputs())
     result.outputs[name] = toPlanTensor(array);

@@ -34,6 +34,7 @@ struct PlanRunResult {
   std::string error; ///< empty when all went well
   int ranks = 0;
   std::map<std::string, PlanTensor> outputs;
+  std::vector<std::string> unread; ///< inputs that were given and are not in the plan
 };
 
 /// Runs an entry of the plan with all its ranks in this process, on whole inputs.

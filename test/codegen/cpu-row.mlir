@@ -41,7 +41,7 @@ plan.kernel @layer_norm {
 // CHECK-LABEL: func.func private @pool.rows
 // CHECK: scf.for %{{.*}} iter_args(%[[A:.*]] = %{{.*}}) -> (vector<16xf32>)
 // CHECK: %[[V:.*]] = vector.load %{{.*}} : memref<640xf32>, vector<16xf32>
-// CHECK: arith.addf %[[A]], %[[V]] : vector<16xf32>
+// CHECK: arith.addf %[[A]], %[[V]] fastmath<contract> : vector<16xf32>
 // CHECK-NOT: vector.reduction
 // CHECK: return
 plan.kernel @pool {

@@ -79,8 +79,11 @@ protected:
 
   /// Returns the exit code; `output` becomes what was printed.
   int check(const std::string &text) {
-    options.paths = {write("whole.mlir", kWeights + std::string(kWhole)),
-                     write("split.mlir", text)};
+    return checkPaths(
+        {write("whole.mlir", kWeights + std::string(kWhole)), write("split.mlir", text)});
+  }
+  int checkPaths(const std::vector<std::string> &paths) {
+    options.paths = paths;
     ::testing::internal::CaptureStdout();
     ::testing::internal::CaptureStderr();
     int code = runCheck(options);
@@ -127,9 +130,50 @@ TEST_F(CheckTest, FailsReplicasThatDiffer) {
 
 TEST_F(CheckTest, FailsWhatCannotBeRead) {
   EXPECT_EQ(check("func.func @main( {"), 1);
-  EXPECT_THAT(output, AllOf(HasSubstr("cannot read"), ::testing::Not(HasSubstr("PASS"))));
-  options.paths = {(folder / "absent.plan").string()};
-  EXPECT_EQ(runCheck(options), 1);
+  EXPECT_THAT(output, AllOf(HasSubstr("cannot read '"), HasSubstr("split.mlir': line 1: "),
+                            ::testing::Not(HasSubstr("PASS"))));
+  EXPECT_EQ(checkPaths({(folder / "absent.plan").string()}), 1);
+  EXPECT_THAT(output, HasSubstr("absent.plan: is not a plan folder or a dump of a phase; nothing"));
+  EXPECT_EQ(checkPaths({write("m.onnx", "no dump")}), 1);
+  EXPECT_THAT(output, HasSubstr("m.onnx: is not a plan folder or a dump of a phase (.mlir)"));
+}
+
+TEST_F(CheckTest, NeedsTwoDumpsOfWhichTheFirstIsWhole) {
+  std::string whole = write("whole.mlir", kWeights + std::string(kWhole)),
+              stages = write("split.mlir", split("sum", R"({"model"}, {})"));
+  EXPECT_EQ(checkPaths({whole}), 1);
+  EXPECT_THAT(output, HasSubstr("error: there is nothing to compare '" + whole + "' with"));
+  EXPECT_EQ(checkPaths({stages, whole}), 1);
+  EXPECT_THAT(output, HasSubstr("error: 'split' is already split, and the first dump must not be"));
+}
+
+/// Adds `number` to its input.
+std::string addNumber(const std::string &number) {
+  return R"(
+  func.func @main(%x: tensor<4xf32> {loom.name = "in"}) -> (tensor<4xf32> {loom.name = "out"})
+      attributes {loom.entry = "main", loom.dims = {}} {
+    %c = loom.constant dense<)" +
+         number + R"(> : tensor<4xf32> loc("number")
+    %s = loom.add %x, %c : tensor<4xf32> loc("sum")
+    return %s : tensor<4xf32>
+  })";
+}
+
+TEST_F(CheckTest, SaysWhichToleranceAcceptsRounding) {
+  std::string whole = write("whole.mlir", addNumber("0.0")),
+              near = write("near.mlir", addNumber("8.0e-06")),
+              far = write("far.mlir", addNumber("1.0"));
+  options.inputs = {"in=4"};
+  options.rtol = options.atol = 0;
+  EXPECT_EQ(checkPaths({whole, near}), 1);
+  EXPECT_THAT(output, AllOf(HasSubstr("rounding in sums may cause all of this"),
+                            HasSubstr("--atol 8.2e-06 accepts them"),
+                            HasSubstr("FAIL: 1 of 1 outputs differ")));
+  EXPECT_EQ(checkPaths({whole, near, far}), 1);
+  EXPECT_THAT(output, ::testing::Not(HasSubstr("--atol")));
+  options.atol = 8.2e-6;
+  EXPECT_EQ(checkPaths({whole, near}), 0);
+  EXPECT_THAT(output, HasSubstr("PASS: 1 output agrees"));
 }
 
 /// Adds its input to a state, in the specialisation `name` with the sizes `dims`.

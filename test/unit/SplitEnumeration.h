@@ -315,6 +315,8 @@ private:
               more, [&](mlir::StringAttr axis) { return llvm::is_contained(now.unreduced, axis); }))
         continue;
       seconds += getSeconds(Collective::ReduceScatter, bytesOf(type, now), more);
+      if (have.axes.empty() && type.getDimSize(dim) % (mesh.getSize(want.axes) * want.granule))
+        copies += getPaddingSeconds(bytesOf(type, now));
       copies += dist::getOrderSeconds(dist::getLocalType(type, now, mesh), dim, mesh);
       llvm::erase_if(now.unreduced,
                      [&](mlir::StringAttr axis) { return llvm::is_contained(more, axis); });
@@ -326,7 +328,23 @@ private:
     dist::MoveCost move = dist::getMoveCost(type, now, to, mesh);
     seconds += move.seconds;
     copies += move.copySeconds + getCutSeconds(type, now, to); // the cut only with countsAll
+    // A gathered dimension loses its padding, unless that is behind all elements.
+    int64_t before = 1;
+    for (size_t dim = 0; dim < to.dims.size(); ++dim) {
+      const dist::Sharding::Dim &have = now.dims[dim];
+      if (to.dims[dim].axes.empty() && !have.axes.empty() && before > 1 &&
+          type.getDimSize(dim) % (mesh.getSize(have.axes) * have.granule))
+        copies += getPaddingSeconds(bytesOf(type, to));
+      before *= dist::getLocalType(type, to, mesh).getDimSize(dim);
+    }
     return {seconds, copies};
+  }
+
+  /// A kernel that copies so many bytes, with countsAll.
+  double getPaddingSeconds(double bytes) const {
+    cluster::Work copy;
+    copy.readBytes = copy.writtenBytes = bytes;
+    return countsAll ? cluster::getComputeSeconds(mesh.getMachine(), copy) : 0;
   }
 
   /// The cost of splitting a kernel in two by communication: another launch and, with `countsAll`,
