@@ -352,6 +352,11 @@ LogicalResult Compilation::load() {
       return failure();
     }
     module = parseSourceFile<ModuleOp>(options.input, &context);
+    if (std::string skipped = module ? findSkippedPhase(*module, options.input, first) : "";
+        !skipped.empty()) {
+      fail(skipped);
+      return failure();
+    }
     if (module && failed(checkDump(*module)))
       return failure();
     if (module && !options.gradientsOf.empty() && !(*module)->hasAttr(loom::kTies)) {
@@ -588,6 +593,7 @@ LogicalResult Compilation::runPhase(size_t index) {
                                          std::chrono::steady_clock::now() - begin)
                                          .count()});
   if (phase.name != "emit") {
+    (*module)->setAttr(kPhase, StringAttr::get(&context, phase.name));
     std::string name;
     llvm::raw_string_ostream(name) << llvm::format("%02zu-", index + 1) << phase.name << ".mlir";
     dumps[name] = print(index);

@@ -17,6 +17,7 @@
 #include "passes/train/Optimizers.h"
 #include "passes/train/Parameters.h"
 #include "support/OutputFormat.h"
+#include "support/Text.h"
 #include "support/Usage.h"
 
 #include <CLI/CLI.hpp>
@@ -373,6 +374,9 @@ static int runVerb(int argc, char **argv) {
   if (*compileVerb)
     return runCompile(compile);
   PlanOutcome outcome;
+  if ((*planVerb && !checkOutcome(planOutcome)) ||
+      (*simulateVerb && !checkOutcome(simulateOutcome)))
+    return 1;
   if (*planVerb) {
     int code = runPlan(planned, planOutcome.costs, outcome);
     return code ? code : showOutcome(outcome, planOutcome);
@@ -411,7 +415,12 @@ static int runVerb(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   openStandardFiles();
-  int code = runVerb(argc, argv);
+  int code = 1;
+  try {
+    code = runVerb(argc, argv);
+  } catch (const std::exception &error) { // of the standard library; the compiler throws none
+    std::cerr << "error: " << makePrintable(error.what()) << "\n";
+  }
   if (code != 0)
     return code;
   // Printed text may be the result that was asked for. A failure to print the summary was only a

@@ -569,6 +569,28 @@ def test_dumps_that_say_what_is_not_so(tools, tmp_path, monkeypatch):
     tools.call("compile", "--start-from", "partition", dump, "-o", "again.plan")
 
 
+def test_dumps_that_would_leave_phases_out(tools, tmp_path, monkeypatch):
+    """Every dump with every phase: it starts from the next one or an earlier one, also without the record of its phase."""
+    monkeypatch.chdir(tmp_path)
+    zoo.save(zoo.mlp([16, 32, 8], zoo.Random(0, scale=0.2)), "mlp.onnx")
+    tools.compile("mlp.onnx", "m.plan", "--dim", "batch=4", "--mesh", "data=2", "--dump-ir", "dumps")
+    dumps = sorted((tmp_path / "dumps").iterdir())
+    phases = [dump.stem[3:] for dump in dumps] + ["emit"]
+    for i, dump in enumerate(dumps):
+        for phase in phases[i + 2 :]:
+            line = refused(tools, "compile", "--start-from", phase, dump, "-o", "n.plan")
+            assert line == f"error: '{dump}' is the dump of phase {phases[i]}; continue with --start-from {phases[i + 1]}"
+    for name, first in [("02-simplify", "shard"), ("03-shard", "partition"), ("06-layout", "fuse"), ("08-schedule", "allocate")]:
+        text, count = re.subn(r', loom\.phase = "\w+"', "", (tmp_path / "dumps" / f"{name}.mlir").read_text())
+        assert count == 1
+        (tmp_path / "hand.mlir").write_text(text)
+        for phase in phases[phases.index(first) + 1 :]:
+            line = refused(tools, "compile", "--start-from", phase, "hand.mlir", "-o", "n.plan")
+            assert line == f"error: 'hand.mlir' has not been through phase {first}; continue with --start-from {first}"
+        tools.compile("hand.mlir", f"{first}.plan", "--start-from", first, *(["--mesh", "data=2"] if first == "shard" else []))
+    assert not (tmp_path / "n.plan").exists()
+
+
 def test_a_plan_that_does_not_load_replaces_nothing(tools, tmp_path, monkeypatch):
     """A dump whose arena is smaller than what lies in it: the loader refuses the plan, so it is not there."""
     monkeypatch.chdir(tmp_path)
