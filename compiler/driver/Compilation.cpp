@@ -20,6 +20,7 @@
 #include "runtime/core/plan.pb.h"
 #include "support/Text.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/FileSystem.h"
@@ -64,7 +65,12 @@ static std::string makeOneLine(const std::string &text) {
 /// Errors are one line, with the ONNX node where there is one; notes follow theirs. Remarks and
 /// warnings are kept for the report.
 void Compilation::handle(Diagnostic &diagnostic) {
-  std::string text = makeOneLine(loom::describeWithNode(diagnostic, options.input));
+  // A function is located at its graph, which is no node.
+  bool isOfGraph = module && llvm::any_of(module->getOps<func::FuncOp>(), [&](func::FuncOp func) {
+                     return func.getLoc() == diagnostic.getLocation();
+                   });
+  std::string text =
+      makeOneLine(isOfGraph ? diagnostic.str() : loom::describeWithNode(diagnostic, options.input));
   switch (diagnostic.getSeverity()) {
   case DiagnosticSeverity::Error:
     hadError = true;

@@ -87,6 +87,13 @@ Examples:
   gridloom run model.plan --trace run.json && gridloom simulate model.plan --costs run.json
       the same with the times that steps took in a run)";
 
+/// Refuses an empty text, which would count as the option's absence.
+static CLI::Validator notEmpty() {
+  return CLI::Validator(
+      [](std::string &text) { return text.empty() ? std::string("it is empty") : std::string(); },
+      "");
+}
+
 /// The options that `compile` and `doctor` share.
 static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
   verb.add_option(
@@ -99,7 +106,8 @@ static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
                   "'past_*=present_*'")
       ->type_name("INPUT=OUTPUT")
       ->allow_extra_args(false);
-  verb.add_option("--mesh", options.mesh, "mesh axes in rank order, e.g. data=2,model=2,pipe=2");
+  verb.add_option("--mesh", options.mesh, "mesh axes in rank order, e.g. data=2,model=2,pipe=2")
+      ->check(notEmpty());
   auto *devices = verb.add_option(
       "--devices", options.devices,
       "number and kind of devices, e.g. 4 or 8xH100-80GB, on as many of the hosts that they are "
@@ -204,10 +212,11 @@ static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
           "(docs/strategy-files.md); "
           "random:SEED splits at random, for tests")
       ->capture_default_str();
-  verb.add_flag("!--no-seeds", options.seeds,
-                "leave known strategies out of those that --strategy auto chooses from, so that "
-                "searches remain, on a mesh that the planner chooses or on all axes of --mesh but "
-                "pipe");
+  verb.add_flag_callback(
+      "--no-seeds", [&options] { options.seeds = false; },
+      "leave known strategies out of those that --strategy auto chooses from, so that "
+      "searches remain, on a mesh that the planner chooses or on all axes of --mesh but "
+      "pipe");
   verb.add_option("--shard", options.shard,
                   "sharding of an input, output, weight or node: NAME=[{axis,...},{},...]; "
                   "NAME=stored[...] is how it lies in memory, {unreduced:{axis}} last leaves a "
@@ -251,9 +260,10 @@ static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
                   "threads that weigh candidates, which the choice does not depend on; default: as "
                   "many as the machine has, at most 4")
       ->check(CLI::Range(1, 64));
-  verb.add_flag("!--no-cudnn", options.target.cudnn,
-                "compute convolutions and attention on GPUs with matrix multiplications and "
-                "kernels instead of cuDNN");
+  verb.add_flag_callback(
+      "--no-cudnn", [&options] { options.target.cudnn = false; },
+      "compute convolutions and attention on GPUs with matrix multiplications and "
+      "kernels instead of cuDNN");
   verb.add_option("--cpu-arch", options.target.cpuArch,
                   "CPU to generate kernels for, by LLVM's name")
       ->capture_default_str();
@@ -273,7 +283,8 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
   verb->add_option("model", options.input, "the model (.onnx), or with --start-from a dump (.mlir)")
       ->required();
   verb->add_option("-o,--output", options.output,
-                   "folder to write; default: the model's name with .plan");
+                   "folder to write; default: the model's name with .plan")
+      ->check(notEmpty());
   addTargetOptions(*verb, options);
   addStrategyOptions(*verb, options);
   verb->add_option("--measure-best", options.measureBest,
