@@ -11,6 +11,7 @@
 #include "compiler/driver/ReadableNames.h"
 #include "compiler/driver/Registration.h"
 #include "compiler/driver/Ties.h"
+#include "compiler/planner/Meshes.h"
 #include "compiler/simulator/TimelineFile.h"
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Sharding.h"
@@ -125,9 +126,9 @@ LogicalResult Compilation::checkOptions() {
     fail("--emit-onnx writes what the shard phase decides; this compilation does not run it");
     return failure();
   }
-  if (failed(checkTarget()) || failed(checkPrecision()) || failed(checkGradients()) ||
-      failed(checkTraining()) || failed(checkCluster()) || failed(checkStrategy()) ||
-      failed(checkMeasuring()))
+  if (failed(checkMesh()) || failed(checkTarget()) || failed(checkPrecision()) ||
+      failed(checkGradients()) || failed(checkTraining()) || failed(checkCluster()) ||
+      failed(checkStrategy()) || failed(checkMeasuring()))
     return failure();
   if (!options.startFrom.empty() && first > 1 &&
       (!options.mesh.empty() || cluster || !options.shard.empty() || options.microbatches) &&
@@ -187,6 +188,12 @@ std::string Compilation::getClusterFlag() const {
   return !options.cluster.empty()   ? "--cluster " + options.cluster
          : !options.devices.empty() ? "--devices " + options.devices
                                     : "";
+}
+
+/// That --mesh can be read.
+LogicalResult Compilation::checkMesh() {
+  OwningOpRef<ModuleOp> nowhere = ModuleOp::create(UnknownLoc::get(&context));
+  return failure(failed(parseMesh(*nowhere, options.mesh)));
 }
 
 /// Reads the cluster that the options name.
@@ -415,6 +422,9 @@ LogicalResult Compilation::checkChoice() {
     emitWarning(module->getLoc()) << "--microbatches " << options.microbatches
                                   << " does nothing: the plan has no pipeline; add an axis pipe to "
                                      "--mesh, e.g. pipe=2";
+  if (options.chunkMatmul && choice.options.mesh.empty())
+    emitWarning(module->getLoc()) << "--chunk-matmul " << options.chunkMatmul
+                                  << " does nothing: the plan is for one device";
   return success();
 }
 

@@ -106,8 +106,7 @@ static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
                   "'past_*=present_*'")
       ->type_name("INPUT=OUTPUT")
       ->allow_extra_args(false);
-  verb.add_option("--mesh", options.mesh, "mesh axes in rank order, e.g. data=2,model=2,pipe=2")
-      ->check(notEmpty());
+  verb.add_option("--mesh", options.mesh, "mesh axes in rank order, e.g. data=2,model=2,pipe=2");
   auto *devices = verb.add_option(
       "--devices", options.devices,
       "number and kind of devices, e.g. 4 or 8xH100-80GB, on as many of the hosts that they are "
@@ -172,7 +171,8 @@ static void addTrainOptions(CLI::App &verb, CompileOptions &all) {
   verb.add_option("--seed", options.seed,
                   "the seed of what --init draws, 0 by default; train --init-seed takes another "
                   "one. The order of samples has a seed of its own, train --seed");
-  verb.add_option("--accumulate", options.accumulate, "the same as --microbatches, with --train")
+  verb.add_option("--accumulate", options.accumulate,
+                  "the same as --microbatches, with --train, which takes at most 64")
       ->check(CLI::Range(1, 64));
   verb.add_option("--zero", all.zero,
                   "split what training keeps over the axes of data parallelism: 1 the optimizer's "

@@ -308,6 +308,12 @@ def test_several_specialisations(tools, mlp, tmp_path):
 
 def test_what_is_refused(tools, mlp, compiled, tmp_path):
     assert "no plan, or one without its programs" in refused(tools, "simulate", tmp_path)
+    assert "nofile: is not a plan folder or a dump of a phase; nothing has this name" in refused(tools, "simulate", "nofile")
+    assert "(.mlir); make a plan with gridloom compile" in refused(tools, "simulate", mlp)
+    (whole,) = (compiled("data=2") / "ir").glob("*-allocate.mlir")
+    lines = whole.read_text().splitlines()
+    (tmp_path / "half.mlir").write_text("\n".join(lines[: len(lines) // 2]))
+    assert re.search(r"half\.mlir:\d+: ", refused(tools, "simulate", tmp_path / "half.mlir"))
     (dump,) = (compiled("data=2") / "ir").glob("*-communicate.mlir")
     assert "holds no scheduled programs" in refused(tools, "simulate", dump)
     assert "the plan needs 4 devices" in refused(tools, "simulate", compiled("data=2,model=2"), "--cluster", write_pair(tmp_path))

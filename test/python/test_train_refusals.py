@@ -24,6 +24,8 @@ LOSS = ["--loss", "mse(y, t)"]
 REFUSED = {
     "no loss": ([], "--train needs a --loss"),
     "no such output": (["--loss", "mse(z, t)"], "'z' is not an output of the model; its outputs are 'y'"),
+    "an output against itself": (["--loss", "mse(y, y)"], "the target 'y' is the output itself; name a new input or another tensor"),
+    "only a name": (["--loss", "foo"], "error: 'foo' is not an output of the model; its outputs are 'y'"),
     "no such loss": (["--loss", "mae(y, t)"], "is not a known loss"),
     "labels of another shape": (["--loss", "cross_entropy(y, x)"], "target 'x' is"),
     "no such optimizer": ([*LOSS, "--optimizer", "adamx"], "adamx"),

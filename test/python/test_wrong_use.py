@@ -73,6 +73,7 @@ def refused(tools, *arguments, code: int = 1) -> str:
         (["generate", "m.plan", "--tokens=1", "--temperature=-nan"], "--temperature: Value -nan is not a number; see"),
         (["compile", "m.onnx", "--memory-limit=-1"], "--memory-limit: Value -1 not in range 1 to "),
         (["compile", "m.onnx", "--memory-limit=0"], "--memory-limit: Value 0 not in range 1 to "),
+        (["compile", "m.onnx", "-o", ""], "--output: it is empty; see gridloom compile --help"),
         (["explain", "m.plan", "--collective", "x"], "--collective: Value x not in range 0 to 1073741824; see"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -131,6 +132,55 @@ def test_the_doctor_tells_what_cannot_be_compiled(tools, tmp_path):
     result = tools.call("doctor", path, check=False)
     assert result.returncode == 1 and "x float [n]" in result.stdout
     assert "'u'" in result.stderr and "Bernoulli" in result.stderr
+
+
+def test_the_doctor_tells_of_sizes_only_what_they_change(tools, tmp_path):
+    from onnx import TensorProto, helper
+
+    def refuse(name, type, shape):
+        values = [helper.make_tensor_value_info("x", type, shape), helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+        graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], name="r")], "g", values[:1], values[1:])
+        result = tools.call("doctor", zoo.save(helper.make_model(graph), tmp_path / name), check=False)
+        assert result.returncode == 1
+        return result
+
+    shapeless = refuse("shapeless.onnx", TensorProto.FLOAT, None)
+    assert "1 node, " in shapeless.stdout and "input  x float without a shape\n" in shapeless.stdout
+    texts = refuse("texts.onnx", TensorProto.STRING, ["n"])
+    assert texts.stderr == "error: input 'x' has element type STRING, which is not supported\n"
+    assert "--dim" not in texts.stdout
+
+
+def test_the_doctor_reads_options_first(tools, bert):
+    result = tools.call("doctor", bert, "--mesh", "foo", check=False)
+    assert result.returncode == 1 and result.stdout == ""
+    assert result.stderr == "error: cannot read 'foo' in --mesh; write name=size, e.g. data=2,model=2\n"
+
+
+def test_errors_of_the_graph_name_no_node(tools, model, tmp_path):
+    line = refused(tools, "compile", model, "--dim", "batch=4", "--state", "a=b", "-o", tmp_path / "m.plan")
+    assert line.startswith("error: --state a=b: the model has no input 'a'")
+    for mesh in ("data=2,", ",data=2"):
+        line = refused(tools, "compile", model, "--dim", "batch=4", "--mesh", mesh, "-o", tmp_path / "m.plan")
+        assert line.startswith("error: cannot read '' in --mesh")
+
+
+def test_declared_shapes_are_compared(tools, tmp_path):
+    from onnx import TensorProto, helper
+
+    def compile(declared):
+        values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", ["b", 4]), ("y", declared))]
+        graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], name="r")], "g", values[:1], values[1:])
+        path = zoo.save(helper.make_model(graph), tmp_path / "m.onnx")
+        return tools.compile(path, tmp_path / "m.plan", "--dim", "b=2").stderr
+
+    assert compile(["b", 5]) == "warning: output 'y' is declared as [b, 5], but computed as [2, 4]\n"
+    assert compile(["b", 4]) == compile(["n", None]) == compile(None) == ""
+
+
+def test_a_chunk_needs_devices(tools, model, tmp_path):
+    result = tools.compile(model, tmp_path / "m.plan", "--dim", "batch=4", "--chunk-matmul", "4")
+    assert result.stderr == "warning: --chunk-matmul 4 does nothing: the plan is for one device\n"
 
 
 def with_cache(path, total: str):
