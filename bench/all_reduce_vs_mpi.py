@@ -1,10 +1,10 @@
-"""All-reduce between processes of one machine, `gridloom bench all_reduce` beside Open MPI's shared memory.
+"""All-reduce between processes of one machine, `gridloom bench all_reduce` against Open MPI's shared memory.
 
     .venv/bin/python bench/all_reduce_vs_mpi.py --ranks 4 --sizes 1K 1M 64M
 
-Both call f32 sums with input and output apart, and time the slowest rank; runs alternate, and the median of each is printed, with the
-range. Open MPI (`apt install openmpi-bin libopenmpi-dev`) is told to use its `vader` transport; with more ranks than cores it yields while
-it waits. Ends with 1 where ours takes longer at some size."""
+Both compute f32 sums out of place and time the slowest rank. Runs alternate; the median of each side is printed, with the range. Open
+MPI (`apt install openmpi-bin libopenmpi-dev`) is told to use its `vader` transport; with more ranks than cores it yields while it waits.
+Exits with 1 if ours takes longer at some size."""
 
 from __future__ import annotations
 

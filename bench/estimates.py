@@ -3,11 +3,10 @@
     .venv/bin/python bench/estimates.py [--bin build/release/bin] [--cluster lab.json] [--model resnet]... [--ranks 1,2,4]
         [--rounds 5] [--iters 10] [--quick] [--json estimates.json]
 
-Five architectures are compiled in several ways each for 1 and 2 CPU ranks, and apart from these for 4. What report.json predicts
-for a step is compared with what `gridloom bench` measures. Costs are those of `--cluster`, or
-of what `gridloom devices --measure` finds first: once for up to 2 ranks and once for 4. None of the models is part of that. Rounds
-visit all plans of a model in turn, so that a slow moment of the machine hits all; a plan's time is the median of its rounds' medians.
-Nothing is asserted."""
+Five architectures are compiled in several ways for 1 and 2 CPU ranks, and separately for 4. The step times that report.json predicts are
+compared with those that `gridloom bench` measures. Costs are those of `--cluster`, or of `gridloom devices --measure`, which runs first:
+once for up to 2 ranks and once for 4. It measures none of the models. Each round visits all plans of a model, so that a slow moment of
+the machine affects all; a plan's time is the median of its rounds' medians. Nothing is asserted."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ SUBJECTS = [
     Subject("unet", "unet", {"depth": 3, "width": 16, "image": 64}, {"batch": 8}),
 ]  # fmt: skip
 
-# Ranks to ways to split a model over them, as options of compile.
+# For each number of ranks, ways to split a model over them, as options of compile.
 PLANS = {
     1: [[]],
     2: [
@@ -81,9 +80,9 @@ class Row:
     options: str
     predicted: float
     folder: Path
-    medians: list[float] = dataclasses.field(default_factory=list)  # of each round
+    medians: list[float] = dataclasses.field(default_factory=list)  # one per round
     fastest: float = float("inf")
-    measured: float = 0.0  # what counts of these
+    measured: float = 0.0  # the one of these that is compared
 
     @property
     def error(self) -> float:
@@ -111,7 +110,7 @@ class Gridloom:
 
     def predict(self, model: Path, plan: Path, subject: Subject, options: list[str], cluster: Path) -> float:
         dims = [word for name, size in subject.dims.items() for word in ("--dim", f"{name}={size}")]
-        mesh = options if "--mesh" in options else [*options, "--mesh", "data=1"]  # or the planner would choose one
+        mesh = options if "--mesh" in options else [*options, "--mesh", "data=1"]  # keeps the planner from choosing a mesh
         self.call("compile", model, "-o", plan, *dims, *mesh, "--cluster", cluster, "-q")
         return json.loads((plan / "report.json").read_text())["estimates"][0]["step_ms"]
 
@@ -134,7 +133,7 @@ def compile_all(gridloom: Gridloom, subject: Subject, folder: Path, clusters: di
 
 
 def correlation(rows: list[Row]) -> float | None:
-    """Spearman's, of predicted and measured times; none for fewer than three plans."""
+    """Spearman's rank correlation of predicted and measured times; None for fewer than three plans or without variation."""
     if len(rows) < 3:
         return None
 
@@ -149,7 +148,7 @@ def correlation(rows: list[Row]) -> float | None:
 
 
 def summarise(rows: list[Row]) -> dict:
-    """Medians over the plans, and over the models of what each has."""
+    """Medians over all plans, and per model."""
     by_model = {name: [row for row in rows if row.model == name] for name in dict.fromkeys(row.model for row in rows)}
     correlations = {name: correlation(of) for name, of in by_model.items()}
     known = [c for c in correlations.values() if c is not None]
@@ -175,7 +174,7 @@ def show(title: str, summary: dict) -> None:
 
 
 def measure_all(gridloom: Gridloom, rows: list[Row], options) -> list[Row]:
-    """Times all plans in turn; those that do not run are left out."""
+    """Times all plans in turn. Plans that do not run are left out."""
     for _ in range(options.rounds):
         for row in list(rows):
             try:

@@ -43,7 +43,7 @@ class Row:
 
     model: str
     chip: str
-    kernels: list[dict]  # as report.json has them
+    kernels: list[dict]  # as in report.json
     error: str = ""
 
     def key(self, kernel: dict) -> tuple:
@@ -55,7 +55,7 @@ def total_ms(kernel: dict) -> float:
 
 
 def write_zoo(model: Model, folder: Path) -> tuple[Path, dict]:
-    """The ONNX file, and what compile needs besides."""
+    """Writes the ONNX file. Returns it and further options of compile."""
     kind, name = model.source.split(":")
     path = folder / f"{model.name}.onnx"
     if kind == "real":
@@ -83,7 +83,7 @@ def write_small(name: str, folder: Path) -> tuple[Path, dict]:
 
 
 def train_arguments(path: Path) -> dict:
-    """What compile needs for a training step, evaluation and the model. Caches, which are states of their own, are inputs then."""
+    """The options of compile for a training step, evaluation and the model. Caches, which are states otherwise, become inputs."""
     output = onnx.load(str(path), load_external_data=False).graph.output[0]
     return {"train": True, "loss": f"mse({output.name}, target)", "optimizer": "adamw", "state": None}
 
@@ -145,7 +145,7 @@ def complaints(row: Row) -> list[str]:
 
 
 def remarks(row: Row) -> list[str]:
-    """What says as much about the machine's load as about the kernels, and so fails nothing."""
+    """Findings that depend on the machine's load as well, and so are no failures."""
     found = []
     for kind, limit in (("lanes", LANES_MEDIAN_MS), ("", MEDIAN_MS)):
         times = [total_ms(k) for k in row.kernels if (k["skeleton"] == "lanes") == (kind == "lanes")]

@@ -1,11 +1,10 @@
-"""Generated GPU kernels against the same by hand: machine code of both, side by side.
+"""Generated GPU kernels against hand-written ones: machine code of both, side by side.
 
     .venv/bin/python bench/gpu_vs_nvcc.py [--bin build/release/bin] [--toolkit /usr/local/cuda] [--sass FOLDER]
 
-ONNX models of one kernel each are compiled for cuda:sm_90, bench/hand_kernels.cu by nvcc -O3. Prints instructions
-(without padding), registers and the widest loads and stores of device memory. The exit status is 1 where ours has more
-than 1.1 times the instructions, more registers than 32 and than 1.15 times theirs, or narrower accesses. No GPU is
-needed."""
+ONNX models of one kernel each are compiled for cuda:sm_90, bench/hand_kernels.cu by nvcc -O3. Prints instructions (without padding),
+registers and the widest loads and stores of device memory. The exit status is 1 if a kernel of ours has more than 1.1 times the
+instructions, more registers than 32 and than 1.15 times theirs, or narrower accesses. No GPU is needed."""
 
 from __future__ import annotations
 
@@ -96,7 +95,7 @@ KERNELS: dict[str, Callable[[], onnx.ModelProto]] = {
 
 
 def find_nvdisasm() -> Path:
-    """The nvdisasm of the package nvidia-cuda-nvdisasm, else the one on the path."""
+    """The nvdisasm of the package nvidia-cuda-nvdisasm, otherwise the one on PATH."""
     found = importlib.util.find_spec("nvidia")
     for folder in found.submodule_search_locations if found else []:
         for tool in sorted(Path(folder).glob("cu*/bin/nvdisasm")):
@@ -113,7 +112,7 @@ def find_nvcc(toolkit: str) -> Path | None:
 
 
 def disassemble(cubin: Path) -> dict[str, list[str]]:
-    """Instructions by kernel, without what pads the code."""
+    """Instructions per kernel, without padding."""
     text = subprocess.run([find_nvdisasm(), "-c", cubin], capture_output=True, text=True, check=True).stdout
     kernels: dict[str, list[str]] = {}
     for section in re.split(r"\n\s*\.section\s+\.text\.", text)[1:]:
@@ -126,7 +125,7 @@ def disassemble(cubin: Path) -> dict[str, list[str]]:
 
 
 def widest(code: list[str], operation: str) -> int:
-    """Bits of the widest `operation` on device memory; 0 without one."""
+    """Bits of the widest `operation` on device memory, 0 if there is none."""
     bits = 0
     for line in code:
         found = re.search(rf"\b{operation}\.E(\S*)", line)

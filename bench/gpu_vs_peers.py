@@ -40,7 +40,7 @@ def sizes(model: dict, dims: dict[str, int]) -> dict[str, int]:
 
 
 def torch_ms(pack: Path, model: dict, dims: dict[str, int], precision: str, device: str) -> float:
-    """Median of torch.compile's, with CUDA graphs where it can; on the CPU that of PyTorch as it is."""
+    """The median of torch.compile, with CUDA graphs where it supports them; on the CPU that of plain PyTorch."""
     if not installed("torch"):
         raise Missing("not installed")
     import torch
@@ -58,7 +58,7 @@ def torch_ms(pack: Path, model: dict, dims: dict[str, int], precision: str, devi
     module, inputs = made
     module = module.eval().to(device, dtype)
     inputs = [i.to(device, dtype) if i.is_floating_point() else i.to(device) for i in inputs]
-    if inputs[0].dim() == 4:  # convolutions are fastest so
+    if inputs[0].dim() == 4:  # the fastest layout for convolutions
         module = module.to(memory_format=torch.channels_last)
         inputs[0] = inputs[0].contiguous(memory_format=torch.channels_last)
     run = torch.compile(module, mode="reduce-overhead") if device == "cuda" else module
@@ -172,7 +172,7 @@ def compare_all(check, measured: list[dict], device: str = "cuda") -> None:
                     {"peer_ms": theirs, "ours_ms": ours},
                 )
 
-            # A peer's failure is not ours.
+            # A peer's failure must not fail the check.
             try:
                 with time_limit(min(90, max(report.left, 0.01))):
                     begin = time.monotonic()
@@ -241,7 +241,7 @@ def main() -> int:
 
 
 class PeersAlone:
-    """Stands in for a check, with what `compare_all` needs, where there is no GPU."""
+    """Replaces the check that `compare_all` needs, if there is no GPU."""
 
     def __init__(self, pack: Path, report: Report):
         self.pack, self.report = pack, report

@@ -1,11 +1,11 @@
-//===- hand_kernels.cu - what one would write for NVIDIA GPUs by hand -----===//
+//===- hand_kernels.cu - hand-written kernels for NVIDIA GPUs -------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// The measure for generated kernels: bench/gpu_vs_nvcc.py compiles both and compares the machine
-// code. Sizes are fixed, as the compiler knows them; accesses have 128 bits; a row is read once.
+// The reference for generated kernels: bench/gpu_vs_nvcc.py compiles both and compares the machine
+// code. Sizes are constants, as in generated kernels; accesses have 128 bits; a row is read once.
 //
 //===----------------------------------------------------------------------===//
 
@@ -45,7 +45,7 @@ template <typename Kind> __device__ float reduceVector(float4 v) {
 
 __device__ float gelu(float x) { return 0.5f * x * (1.0f + erff(x * 0.70710678f)); }
 
-/// [512, 3072] + [3072]; a block has a third of a row.
+/// [512, 3072] + [3072]; a block computes a third of a row.
 extern "C" __global__ void __launch_bounds__(256)
     bias_gelu(const float4 *__restrict__ x, const float4 *__restrict__ bias,
               float4 *__restrict__ y) {
@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(256)
   y[place] = make_float4(gelu(v.x + b.x), gelu(v.y + b.y), gelu(v.z + b.z), gelu(v.w + b.w));
 }
 
-/// [512, 3072] along rows; a block has a row.
+/// [512, 3072] along rows; a block computes a row.
 extern "C" __global__ void __launch_bounds__(256)
     softmax_3072(const float4 *__restrict__ x, float4 *__restrict__ y) {
   __shared__ float peaks[8], sums[8];
@@ -80,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(256)
     out[i * 256] = make_float4(v[i].x * factor, v[i].y * factor, v[i].z * factor, v[i].w * factor);
 }
 
-/// [12288, 128] along rows; a warp has a row.
+/// [12288, 128] along rows; a warp computes a row.
 extern "C" __global__ void __launch_bounds__(256)
     softmax_128(const float4 *__restrict__ x, float4 *__restrict__ y) {
   int place = blockIdx.x * 256 + threadIdx.x;
@@ -91,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(256)
   y[place] = make_float4(v.x * factor, v.y * factor, v.z * factor, v.w * factor);
 }
 
-/// [512, 768] + [512, 768], normalised along rows; a block has a row.
+/// [512, 768] + [512, 768], normalised along rows; a block computes a row.
 extern "C" __global__ void __launch_bounds__(192)
     add_layernorm_768(const float4 *__restrict__ x, const float4 *__restrict__ residual,
                       const float4 *__restrict__ scale, const float4 *__restrict__ bias,
@@ -110,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(192)
                          v.z * factor * s.z + b.z, v.w * factor * s.w + b.w);
 }
 
-/// [512, 3072] to [3072, 512]; a block of 32 x 8 threads has a tile of 32 x 32.
+/// [512, 3072] to [3072, 512]; a block of 32 x 8 threads transposes a tile of 32 x 32.
 extern "C" __global__ void __launch_bounds__(256)
     transpose(const float *__restrict__ x, float *__restrict__ y) {
   __shared__ float tile[32][33];
@@ -125,8 +125,8 @@ extern "C" __global__ void __launch_bounds__(256)
     y[(column + across + i) * 512 + row + along] = tile[along][across + i];
 }
 
-/// Rows of [30522, 768] by 1024 numbers; a block has a row. Negative numbers count from the end;
-/// one outside gives the nearest row, so that no data reads foreign memory.
+/// Rows of [30522, 768] by 1024 indices; a block copies a row. Negative indices count from the end;
+/// others out of range are clamped, so that no read is out of bounds.
 extern "C" __global__ void __launch_bounds__(192)
     gather_768(const float4 *__restrict__ table, const long long *__restrict__ numbers,
                float4 *__restrict__ y) {

@@ -1,15 +1,15 @@
-"""Whether the search without seeds finds plans that are no slower than those that people write, in the simulator.
+"""Whether the search without seeds finds plans that are no slower than hand-written ones, in the simulator.
 
     .venv/bin/python bench/hand_plans.py [--bin build/release/bin] [--cells 60] [--seed 12] [--family gpt2]... [--devices 16]...
         [--preset HGX-H100]... [--all-hand | --two-best] [--named] [--memo hand_plans.jsonl] [--forget search] [--output hand_plans.md]
 
-A cell is a family of models, a number of devices and a preset of hosts. Ours is `gridloom plan --no-seeds` on these devices. Against it
-stand the hand plans: every factorisation into data, pipe and model, with Megatron's columns and rows over model, its parts of the sequence or
-not, and every number of micro-batches that divides a device's part of the batch. The axis data is outermost, since it sends nothing, and
-model innermost, on the fastest links. All are simulated by `gridloom plan`; those that do not fit into memory or cannot be
-compiled do not count. Which cells have all hand plans is drawn by the seed; of the others the two meshes whose sums look best are
-simulated, with every number of micro-batches. Every run is kept in the memo, so what was stopped goes on where it was. `--named` are cases
-in which the search ought to win by 5 %, with what came of them."""
+A cell is a family of models, a number of devices and a preset of hosts. Ours is `gridloom plan --no-seeds` on these devices. It competes
+with the hand plans: every factorisation into data, pipe and model, with Megatron's columns and rows over model, with and without its
+sequence parallelism, and every number of micro-batches that divides a device's part of the batch. The axis data is outermost, since it
+sends nothing, and model innermost, on the fastest links. `gridloom plan` simulates all of them; those that do not fit into memory or
+cannot be compiled do not count. The seed draws the cells that get all hand plans; the others get the two meshes with the smallest sums,
+with every number of micro-batches. Every run is kept in the memo, so an interrupted benchmark continues. `--named` runs cases in which
+the search should win by 5 %, and prints the results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from gridloom._tools import find_tool  # noqa: E402
 
 DEVICES = (4, 8, 16, 64, 256)
 
-# Presets to the kind of their devices, by which --devices asks for them, and what is compiled for it.
+# For each preset: the kind of its devices, as --devices takes it, and the options to compile for it.
 PRESETS = {
     "cpu": ("cpu", ["--target", "cpu"]),
     "p3.16xlarge": ("V100-16GB", ["--target", "cuda:sm_80", "--precision", "f16"]),
@@ -45,12 +45,12 @@ PRESETS = {
     "GB200-NVL72": ("GB200-186GB", ["--target", "cuda:sm_100", "--precision", "bf16"]),
 }
 
-SAME = 1e-6  # relative: times that are equal but for rounding
+SAME = 1e-6  # relative: times that differ only by rounding
 
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """A model at a size, with its open dimensions bound."""
+    """A model of one size, with its open dimensions bound."""
 
     model: str
     options: tuple[tuple[str, object], ...]
@@ -62,16 +62,16 @@ class Subject:
 
     @property
     def layers(self) -> int:
-        """More stages than these are not tried."""
+        """The largest number of stages to try."""
         options = dict(self.options)
         return options.get("layers") or sum(options.get("blocks", ())) or 2 * options.get("depth", 0) + 1
 
     @property
     def cuts_batch(self) -> bool:
-        return self.model != "lstm"  # whose batch is its second dimension
+        return self.model != "lstm"  # dimension 0 is not its batch
 
     def write(self, folder: Path) -> Path:
-        """The model with no weights but their shapes."""
+        """Writes the model without weights, only their shapes."""
         words = [f"{k}{'-'.join(map(str, v)) if isinstance(v, tuple) else v}" for k, v in self.options]
         path = folder / f"{'_'.join([self.model, *words])}.onnx"
         if not path.exists():
@@ -94,7 +94,7 @@ def make_subject(model: str, options: dict, **dims: int) -> Subject:
 
 
 def scale(family: str, devices: int) -> Subject:
-    """A model of the family for so many devices: with fewer rows than devices, so that rows alone do not split it."""
+    """A model of the family for `devices` devices, with a batch smaller than the devices, so that splitting the batch does not suffice."""
     step = DEVICES.index(devices)
     batch, layers, hidden = (2, 4, 8, 16, 16)[step], (4, 4, 8, 8, 16)[step], (1024, 1024, 2048, 4096, 8192)[step]
     text = {"layers": layers, "hidden": hidden, "heads": hidden // 64}
@@ -124,14 +124,14 @@ FAMILIES = ("bert", "gpt2", "llama", "moe", "vit", "resnet", "unet", "lstm")
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """What is planned on what; `more` are options of both sides."""
+    """A model and the devices to plan it for; `more` are options of both sides."""
 
     name: str
     subject: Subject
     devices: int
     cluster: tuple[str, ...]
     more: tuple[str, ...] = ()
-    expected: str = ""  # of a named case: what the search has over hand plans
+    expected: str = ""  # in a named case: the advantage of the search over hand plans
 
 
 def make_cell(family: str, devices: int, preset: str) -> Cell:
@@ -165,7 +165,7 @@ class HandPlan:
 
 
 def list_meshes(cell: Cell) -> Iterator[tuple[int, int, int]]:
-    """data, pipe, model: rows that come out even, and no more stages than layers."""
+    """Sizes of data, pipe and model that divide the batch evenly and have no more stages than layers."""
     for data in divisors(cell.devices):
         for pipe in divisors(cell.devices // data):
             if cell.subject.batch % data == 0 and pipe <= cell.subject.layers:
@@ -173,7 +173,7 @@ def list_meshes(cell: Cell) -> Iterator[tuple[int, int, int]]:
 
 
 def list_variants(cell: Cell, data: int, pipe: int, model: int) -> Iterator[HandPlan]:
-    """A mesh with and without parts of the sequence, and with every number of micro-batches."""
+    """A mesh with and without sequence parallelism, and with every number of micro-batches."""
     counts = divisors(cell.subject.batch // data) if pipe > 1 and cell.subject.cuts_batch else [1]
     has_sequence = "sequence" in dict(cell.subject.dims) and cell.subject.model != "lstm" or cell.subject.model == "vit"
     for sequence, count in itertools.product([False, True] if model > 1 and has_sequence else [False], counts):
@@ -182,16 +182,16 @@ def list_variants(cell: Cell, data: int, pipe: int, model: int) -> Iterator[Hand
 
 @dataclasses.dataclass
 class Result:
-    """Of one plan: its step in milliseconds, or why there is none."""
+    """The result of one plan: the milliseconds of its step, or why there is none."""
 
     milliseconds: float | None
     strategy: str = ""
     refusal: str = ""
-    seconds: float = 0  # that it took to plan
+    seconds: float = 0  # of planning
 
 
 class Planner:
-    """Runs `gridloom plan`, and remembers what it said."""
+    """Runs `gridloom plan` and remembers its results."""
 
     def __init__(self, tool: Path, folder: Path, memo: Path | None = None, jobs: int = 1, limit: float | None = None):
         self.tool, self.folder, self.memo, self.jobs, self.limit = tool, folder, memo, jobs, limit
@@ -207,7 +207,7 @@ class Planner:
             self.memo.write_text("".join(json.dumps({"run": run, "found": found}) + "\n" for run, found in self.known.items()))
 
     def plan(self, cell: Cell, options: list[str]) -> dict:
-        """What `plan --json` says of programs and candidates, or `refusal`."""
+        """The programs' times and candidates of `plan --json`, or a `refusal`."""
         dims = [word for name, size in cell.subject.dims for word in ("--dim", f"{name}={size}")]
         arguments = [*dims, *cell.more, *options]
         run = " ".join([cell.subject.model, *(f"{k}={v}" for k, v in cell.subject.options), *arguments])
@@ -246,7 +246,7 @@ class Planner:
             return list(zip(plans, pool.map(lambda plan: self.simulate(cell, plan.options()), plans)))
 
     def list_best_looking(self, cell: Cell) -> list[HandPlan]:
-        """Those of the two meshes with the least sums, by the compiler's own look at all of them."""
+        """The hand plans of the two meshes with the smallest sums, as the compiler estimates them."""
         found = self.plan(cell, [*cell.cluster, "--strategy", "dp+tp+pp"])
         meshes: list[tuple[int, int, int]] = []
         possible = set(list_meshes(cell))
@@ -263,7 +263,7 @@ class Comparison:
     cell: Cell
     ours: Result
     hands: list[tuple[HandPlan, Result]]
-    is_whole: bool  # all hand plans
+    is_whole: bool  # has all hand plans
 
     @property
     def best(self) -> tuple[HandPlan, Result] | None:
@@ -272,7 +272,7 @@ class Comparison:
 
     @property
     def ratio(self) -> float | None:
-        """Ours over theirs; infinite where we have none, none where they have none."""
+        """Our time over theirs; infinite if only we have no plan, None if they have none."""
         if not self.best:
             return None
         return float("inf") if self.ours.milliseconds is None else self.ours.milliseconds / self.best[1].milliseconds
@@ -291,7 +291,7 @@ def compare(planner: Planner, cell: Cell, whole: bool) -> Comparison:
 
 
 def draw(cells: list[Cell], count: int, seed: int) -> set[str]:
-    """The cells that have all hand plans."""
+    """The cells that get all hand plans."""
     names = sorted(cell.name for cell in cells)
     return set(random.Random(seed).sample(names, min(count, len(names))))
 
@@ -300,7 +300,7 @@ def draw(cells: list[Cell], count: int, seed: int) -> set[str]:
 # Named cases
 # ------------------------------------------------------------------------------------------------------------------------
 
-# Four A100 and four H100, each four on NVLink of their own, 400 Gb/s a device between them.
+# Four A100 and four H100, each four on an NVLink switch; 400 Gb/s per device between them.
 MIXED = {
     "devices": [{"name": "a", "kind": "A100-80GB", "count": 4}, {"name": "h", "kind": "H100-80GB", "count": 4}],
     "switches": ["nvlink-a", "nvlink-h", "network"],

@@ -1,8 +1,8 @@
 """ONNX models of gridloom.zoo as JAX functions, for train_vs_jax.py and test/python/test_gradients_jax.py.
 
-Values that hold no weight and no input's elements (shapes, constants) are computed with numpy while the function is traced, so that
-shapes stay known. Operators are those of the zoo and of PP-OCR's detector, in the forms that these use; other forms are refused. With
-`widen` and jax_enable_x64 a model is computed in float64."""
+Values that depend on no weight's or input's elements (shapes, constants) are computed with numpy while the function is traced, so that
+shapes stay known. It implements the operators of the zoo and of PP-OCR's detector, in the forms that these use, and refuses other forms.
+With `widen` and jax_enable_x64 a model is computed in float64."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DTYPES = {T.FLOAT: np.float32, T.DOUBLE: np.float64, T.INT32: np.int32, T.INT64:
 
 
 def split(model: onnx.ModelProto) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The initializers: the floats, which are trained, and the rest, with the statistics that training mode keeps."""
+    """The initializers: the floats that are trained, and the others, including the running statistics of training mode."""
     values = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     running = {
         name for node in model.graph.node for name in node.input[3:]
@@ -104,7 +104,7 @@ def split_(np_, x, sizes, axis):
 
 
 def clip(np_, x, low=None, high=None):
-    """At the bounds the derivative is 1, where that of jnp.clip is a half."""
+    """The derivative at the bounds is 1; jnp.clip's is a half."""
     if np_ is np:
         return np.clip(x, low, high)
     x = x if low is None else jnp.where(x < low, low, x)
@@ -132,7 +132,7 @@ def top_k(_, x, k, axis=-1, largest=1, sorted=1):
 
 
 def pairs(pads, rank: int) -> list[tuple[int, int]]:
-    """ONNX's pads, first all lows and then all highs."""
+    """ONNX's pads: all lower ones, then all upper ones."""
     return list(zip(pads[:rank], pads[rank:])) if pads else [(0, 0)] * rank
 
 
@@ -145,7 +145,7 @@ def conv(_, x, w, bias=None, kernel_shape=None, strides=None, pads=None, dilatio
 
 
 def conv_transpose(_, x, w, bias=None, kernel_shape=None, strides=None, pads=None, dilations=None, group=1):
-    """The convolution, of strides 1, of x with zeros between its elements, by the weights mirrored."""
+    """A transposed convolution: convolves x, with zeros between its elements, by the mirrored weights with strides 1."""
     rank = x.ndim - 2
     assert group == 1 and set(dilations or [1]) == {1}, "ConvTranspose with groups or dilations"
     mirrored = jnp.flip(jnp.swapaxes(w, 0, 1), range(2, 2 + rank))

@@ -1,10 +1,10 @@
-"""Time to load a model and the memory it takes then, beside ONNX Runtime; and whether memory grows while it runs.
+"""Time to load a model and memory after loading, against ONNX Runtime; and whether memory grows while it runs.
 
     .venv/bin/python bench/load_vs_ort.py [--bin build/release/bin] [--model bert-base] [--rounds 5] [--runs 1000] [--threads N]
 
-Each load is a process of its own; the sides alternate, with the files in the page cache. `load` ends when the session can run,
-`first run` with its first outputs. Memory is what is resident (VmRSS) above what the process had when all modules were imported; pages of the
-weights' file that are mapped count. The last lines are of --runs runs in one process of ours. Medians over --rounds, after one that is not counted."""
+Each load is a separate process; the sides alternate, with the files in the page cache. `load` ends when the session can run, `first run`
+with its first outputs. Memory is the resident set (VmRSS) above that after importing all modules; mapped pages of the weights' file
+count. The last lines are of --runs runs in one process of ours. Medians over --rounds, after one that does not count."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MODELS = {
     "gpt2": (lambda path: zoo.MODELS["gpt2"].write(path), {"batch": 1, "sequence": 128}),
 }
 
-# What each process does: side, model, plan, inputs, threads, runs.
+# The program of each process; its arguments are side, model, plan, inputs, threads, runs.
 PROGRAM = """
 import gc, json, sys, time
 import numpy as np
@@ -68,7 +68,7 @@ print(json.dumps(found))
 
 
 def load(side: str, model: Path, plan: Path, inputs: Path, dims: dict[str, int], threads: int, runs: int = 0) -> dict[str, float]:
-    """One process; milliseconds and MiB by name."""
+    """Runs one process. Returns milliseconds and MiB by name."""
     words = [sys.executable, "-c", PROGRAM, side, str(model), str(plan), str(inputs), str(threads), str(runs), json.dumps(dims)]
     return json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 

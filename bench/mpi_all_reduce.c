@@ -4,7 +4,7 @@
  *
  * bench/all_reduce_vs_mpi.py compiles and runs it: arguments are timed calls, calls before them,
  * and sizes in bytes. Prints a line for each size: bytes and the slowest rank's microseconds per
- * call, measured as gridloom bench all_reduce does. f32, sum, input and output apart.
+ * call, measured as gridloom bench all_reduce does: sums of f32, out of place.
  */
 #include <mpi.h>
 

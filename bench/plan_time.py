@@ -48,7 +48,7 @@ CASES = {
 
 
 def plan(gridloom: Path, model: Path, case: Case, seconds: float | None) -> tuple[dict, float]:
-    """What was found, and the seconds of the whole command."""
+    """The plan's results, and the seconds of the whole command."""
     command = [gridloom, "plan", model, "--cluster", case.cluster, "--target", "cuda:sm_90", "--precision", "bf16", "--json"]
     for name, size in case.dims.items():
         command += ["--dim", f"{name}={size}"]

@@ -39,8 +39,8 @@ BINARY = ["Add", "Mul", "Sub"]
 
 
 class Irregular:
-    """Adds operations to a graph, each chosen at random, to values that all are read in the end. With `stream` most are
-    branches of one value, to which what they make is added."""
+    """Adds random operations to a graph. The last one reads all remaining values. With `stream`, about half of the operations are
+    branches of one value, and their results are added to it."""
 
     def __init__(self, path: Path, seed: int, stream: bool):
         self.random = random.Random(seed)
@@ -66,7 +66,7 @@ class Irregular:
         return self.op("MatMul", value, self.weight(width, wanted)), wanted
 
     def pair(self, value: str, width: int) -> tuple[str, int]:
-        """With another value of the same width."""
+        """Joins with another value of the same width."""
         others = [name for name, size in self.live if size == width and name != value]
         if not others:
             return self.product(value, width)
@@ -84,7 +84,7 @@ class Irregular:
         return self.op("Add", value, self.product(hidden, inner, width)[0]), width
 
     def add(self) -> None:
-        """A step of one node, or a few."""
+        """Adds a step of one node or a few."""
         kinds = {self.product: 25, self.unary: 35, self.pair: 25, self.join: 3, self.norm: 5}
         place = self.random.randrange(len(self.live))
         if self.stream and self.random.random() < 0.5:
@@ -117,7 +117,7 @@ def write_zoo(name: str, **options) -> Callable[[Path, int], None]:
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """A model and the options it is planned with."""
+    """A model and the options to plan it with."""
 
     write: Callable[[Path, int], None]
     options: list[str]
@@ -146,7 +146,7 @@ SUBJECTS = {
 
 
 def plan(program: str, options: list[str]) -> tuple[dict, float, float, float]:
-    """What `gridloom plan` says, its seconds, processor seconds and GiB. Both times are the compiler's alone."""
+    """The result of `gridloom plan`, its seconds, processor seconds and GiB. Both times are the compiler's alone."""
     begin = time.perf_counter()
     process = subprocess.Popen([program, "plan", *options, "--json"], stdout=subprocess.PIPE, text=True)
     text = process.stdout.read()

@@ -2,11 +2,10 @@
 
     .venv/bin/python bench/solver.py FOLDER [--bin build/release/bin] [--threads 2] [--seconds S] [--only A,B]
 
-FOLDER holds asplos-2025-iopddl-X.json.gz and contest_results.csv (the final cost of each team, by instance). Without
---seconds each instance has the contest's time. The score of an instance is the best team's cost over ours, 0 without an
-answer; above 1, ours is better than all teams'. `cpu` is the processor time that the solver got: less than seconds times
-threads on a machine with other work. `load` is that work at the start: processes that wanted to run, on average over a
-minute."""
+FOLDER contains asplos-2025-iopddl-X.json.gz and contest_results.csv (the final cost of each team, by instance). Without --seconds each
+instance gets the contest's time. The score of an instance is the best team's cost over ours, 0 without an answer; above 1, ours is
+better than all teams'. `cpu` is the solver's processor time: less than seconds times threads on a busy machine. `load` is the machine's
+load average over one minute at the start."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ def processor_seconds() -> float:
 
 
 def solve(program: Path, problem: Path, seconds: float, threads: int) -> tuple[dict | None, float, float, str]:
-    """The answer, the seconds and the processor seconds it took, and the last line on stderr."""
+    """The answer, its seconds and processor seconds, and the last line on stderr."""
     begin, used = time.perf_counter(), processor_seconds()
     command = [program, problem, "--time", str(seconds), "--threads", str(threads)]
     result = subprocess.run(command, capture_output=True, text=True)

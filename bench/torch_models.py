@@ -1,5 +1,5 @@
-"""The timed models of gpu-check as PyTorch modules of the same sizes, for comparison. Weights are random: only time is
-compared. Each function returns a module and its inputs."""
+"""The timed models of gpu-check as PyTorch modules of the same sizes, for comparison. Weights are random, because only time is compared.
+Each function returns a module and its inputs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """A transformer layer; `before` puts the norms in front, as GPT-2 and ViT do."""
+    """A transformer layer; with `before`, norms come first, as in GPT-2 and ViT."""
 
     def __init__(self, hidden: int, heads: int, wide: int, before: bool, causal: bool = False, tanh: bool = False):
         super().__init__()
@@ -75,7 +75,7 @@ class Bert(nn.Module):
 
 
 class Gpt2(nn.Module):
-    """With a static cache of all positions, into which `ids` are written at `position`."""
+    """GPT-2 with a static cache of all positions, into which `ids` are written at `position`."""
 
     def __init__(self, layers=12, hidden=768, heads=12, vocabulary=50257, positions=1024, batch=1):
         super().__init__()
@@ -172,7 +172,7 @@ def resnet(blocks=(3, 4, 6, 3), width=64, classes=1000) -> nn.Module:
 
 
 def load_in_order(module: nn.Module, arrays: list) -> None:
-    """Gives a module the arrays of a model that has its parameters and running statistics in the same order."""
+    """Copies a model's arrays into a module that has the same parameters and running statistics in the same order."""
     states = [value for name, value in module.state_dict().items() if not name.endswith("num_batches_tracked")]
     if [tuple(state.shape) for state in states] != [array.shape for array in arrays]:
         raise ValueError("the module's parameters are not the model's")
@@ -182,7 +182,7 @@ def load_in_order(module: nn.Module, arrays: list) -> None:
 
 
 def make(source: str, options: dict, dims: dict[str, int]) -> tuple[nn.Module, tuple[torch.Tensor, ...]] | None:
-    """The module for a model of the zoo ("zoo:bert") and inputs for it; None for models that are not written here."""
+    """The module for a model of the zoo ("zoo:bert") and inputs for it; None for models without a PyTorch version here."""
     batch, length = dims.get("batch", 1), dims.get("sequence", 1)
     name = source.split(":")[1]
     if name == "bert":

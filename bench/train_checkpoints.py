@@ -2,10 +2,10 @@
 
     .venv/bin/python bench/train_checkpoints.py --every 1 2 5 10 --batch 512
 
-The model is a perceptron whose weights and Adam's two moments take about `--states` MB. A step's time is what passes from one step to the
-next, as the event files of `--log-dir` have it, so that copying the states, waiting for the checkpoint before, and what writing takes from
-the other threads all count. The median over `--runs` runs, which alternate, of the mean step after three to warm up; beside it the rate at
-which this machine copies memory and writes files, which nothing can beat."""
+The model is a perceptron whose weights and Adam's two moments take about `--states` MB. A step's time is the difference of consecutive
+steps' timestamps in the event files of `--log-dir`, so it includes copying the states, waiting for the previous checkpoint, and the
+processor time that writing takes from other threads. Prints the median over `--runs` runs, which alternate, of the mean step after three
+warm-up steps; also the rates at which this machine copies memory and writes files, which are upper limits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FEATURES, CLASSES, WARMUP = 256, 16, 3
 
 
 def make_model(path: Path, megabytes: float) -> int:
-    """A perceptron with two layers of H x H; H."""
+    """Writes a perceptron with two layers of H x H. Returns H."""
     hidden = max(64, int((megabytes * 1e6 / 3 / 4 / 2) ** 0.5) // 64 * 64)
     random = np.random.default_rng(0)
     sizes = [FEATURES, hidden, hidden, hidden, CLASSES]
@@ -49,7 +49,7 @@ def make_model(path: Path, megabytes: float) -> int:
 
 
 def read_times(folder: Path) -> list[float]:
-    """When each step's numbers were written, in seconds; of an Event, field 1 is the time, field 2 the step."""
+    """The times at which each step's numbers were written, in seconds; field 1 of an Event is the time, field 2 the step."""
     (file,) = folder.glob("events.out.tfevents.*")
     data, at, times = file.read_bytes(), 0, []
     while at < len(data):
@@ -62,7 +62,7 @@ def read_times(folder: Path) -> list[float]:
 
 
 def train(options: argparse.Namespace, plan: Path, data: Path, every: int) -> float:
-    """Seconds of a step."""
+    """Runs a training and returns the seconds per step."""
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         command = [str(options.bin / "gridloom"), "train", str(plan), "--data", str(data), "--steps", str(options.steps)]
         command += ["--log-dir", f"{folder}/events", "--threads", str(options.threads)]
@@ -75,7 +75,7 @@ def train(options: argparse.Namespace, plan: Path, data: Path, every: int) -> fl
 
 
 def measure_machine(options: argparse.Namespace, size: int) -> tuple[float, float]:
-    """Seconds to copy so many bytes in memory that is there, and to write them to a file and wait for the disk."""
+    """Seconds to copy `size` bytes in allocated memory, and to write them to a file and sync it."""
     source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
     copies, writes = [], []
     for _ in range(5):

@@ -43,11 +43,11 @@ DIMS = {
 SCALED = ("minilm", "bert-tiny")
 
 
-# What is trained
+# Models to train
 
 
 def make(name: str, folder: Path) -> Path:
-    """The model's file, with random weights, and its batch beside it."""
+    """Writes the model's file with random weights, and a batch next to it."""
     import numpy as np
     import onnx
     from gridloom import zoo
@@ -76,7 +76,7 @@ def make(name: str, folder: Path) -> Path:
 
 
 def make_ours(model: Path, options) -> tuple:
-    """A step, which returns its loss, and versions."""
+    """Returns a function that takes a step and returns its loss, and versions."""
     import gridloom
     import numpy as np
     import onnx
@@ -94,7 +94,7 @@ def make_ours(model: Path, options) -> tuple:
 
 
 def make_torch(model: Path, options) -> tuple:
-    """ResNet-50, whose PyTorch module torch_models has."""
+    """ResNet-50 as a PyTorch module of torch_models."""
     import numpy as np
     import onnx
     import torch
@@ -162,12 +162,12 @@ def read_status(key: str) -> float:
 
 
 def serve(options) -> int:
-    """One side: answers each line of standard input, seconds to run for, with a line of JSON."""
+    """One side: reads seconds to run from lines of standard input, and answers each with a line of JSON."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.threads[0] * options.ranks])
     step, versions = (make_ours if options.side == "ours" else make_theirs)(options.file, options)
     gc.collect()
     ctypes.CDLL("libc.so.6").malloc_trim(0)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = read_status("VmRSS")
     losses = [step() for _ in range(STEPS)]
     print(json.dumps({"losses": losses, "mib": read_status("VmHWM") - before, "versions": versions}), flush=True)
@@ -218,7 +218,7 @@ def require_equal_losses(model: str, ours: Side, theirs: Side) -> None:
 
 
 def scale(model: Path, options) -> str:
-    """The clock's figures of one rank and of several, a core each, as a row."""
+    """A row of the times of one rank and of several, with one core per rank."""
     alone, many = Side("ours", model, 1, options), Side("ours", model, 1, options, options.ranks)
     require_equal_losses(model.stem, alone, many)
     rounds = [(alone.run(options.seconds), many.run(options.seconds)) for _ in range(options.rounds)]
@@ -230,7 +230,7 @@ def scale(model: Path, options) -> str:
 
 
 def compare(model: Path, threads: int, options) -> str:
-    """The figures of both sides for one model and number of threads, as a row."""
+    """A row of both sides' figures for one model and number of threads."""
     ours, theirs = Side("ours", model, threads, options), Side("theirs", model, threads, options)
     require_equal_losses(model.stem, ours, theirs)
     rounds = [(ours.run(options.seconds), theirs.run(options.seconds)) for _ in range(options.rounds)]

@@ -1,7 +1,7 @@
-"""Collects the core dumps of a test run and prints where the programs were: cores.py SINCE KEEP FOLDER...
+"""Collects the core dumps of a test run and prints the stacks of the crashed programs: cores.py SINCE KEEP FOLDER...
 
-SINCE is a file older than the run; KEEP is the folder the dumps are moved to; FOLDER... is where the tests ran, searched
-below. Where the system does not leave dumps in files, one line says what it does with them."""
+SINCE is a file older than the run; KEEP is the folder to move the dumps to; FOLDER... are where the tests ran, searched with all folders
+below. If the system does not write dumps to files, one line says what it does with them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATTERN = Path("/proc/sys/kernel/core_pattern")
 
 
 def to_expression(name: str) -> str:
-    """A regular expression for the file names that a core_pattern makes; the kernel may append .PID."""
+    """A regular expression for the file names that a core_pattern gives; the kernel may append .PID."""
     text = "".join("%" if part == "%%" else ".*" if part.startswith("%") else re.escape(part)
                    for part in re.findall(r"%.|[^%]+", name))  # fmt: skip
     return rf"{text}(\.\d+)?"
@@ -40,7 +40,7 @@ def find_cores(pattern: str, since: float, folders: list[Path]) -> list[Path]:
     found = set()
     for root in places:
         for folder, inner, names in os.walk(root):
-            if place.is_absolute() or ".git" in inner:  # a repository's top: what is below is named by itself
+            if place.is_absolute() or ".git" in inner:  # subfolders of a repository are searched only if named in FOLDER
                 inner.clear()
             for path in (Path(folder, n) for n in names if name.fullmatch(n)):
                 if path.is_file() and not path.is_symlink() and path.stat().st_mtime >= since and is_core(path):
@@ -54,7 +54,7 @@ def call(*command) -> str:
 
 
 def find_program(core: Path, came_from: Path) -> Path | None:
-    """The program whose dump it is, as far as gdb can read that from the dump."""
+    """The program that dumped the core, if gdb can read its path from the dump."""
     if match := re.search(r'AT_EXECFN.*"(.*)"', call("gdb", "-q", "-batch", "-c", core, "-ex", "info auxv")):
         path = came_from / match[1]
         return path if path.is_file() else None
@@ -62,7 +62,7 @@ def find_program(core: Path, came_from: Path) -> Path | None:
 
 
 def show(core: Path, came_from: Path) -> str:
-    """All threads' stacks."""
+    """The stacks of all threads."""
     if shutil.which("gdb"):
         program = find_program(core, came_from)
         return call("gdb", "-q", "-batch", "-ex", f"thread apply all backtrace {FRAMES}", *([program] if program else []),

@@ -37,7 +37,7 @@ def passes(phase: str) -> list[tuple[str, str]]:
 
 
 def phases_page(listed: str) -> str:
-    """docs/phases.md, given what `gridloom-compile --list-phases` prints."""
+    """docs/phases.md, from the output of `gridloom-compile --list-phases`."""
     text = PHASES_HEADER
     for line in listed.splitlines():
         name, rest = line.split(maxsplit=1)
@@ -50,7 +50,7 @@ def phases_page(listed: str) -> str:
 
 
 def dialect_page(name: str) -> str:
-    """docs/dialects/NAME.md: mlir-tblgen's page with a table of the operations, and without what only repeats C++."""
+    """docs/dialects/NAME.md: mlir-tblgen's page with a table of the operations, without the parts that only repeat C++."""
     tblgen = shutil.which("mlir-tblgen-22") or LLVM / "bin" / "mlir-tblgen"
     definitions = ROOT / "dialects" / name / f"{name.capitalize()}Ops.td"
     includes = ["-I", ROOT, "-I", LLVM / "include"]

@@ -1,11 +1,10 @@
-"""Checks rules that no compiler checks: `scripts/lint_rules.py` lists what breaks them and exits 1.
+"""Checks rules that no compiler checks: `scripts/lint_rules.py` lists violations and exits 1.
 
-Every rule of the IR has a test.
-A rule is a numbered constraint of a definition (`L-BC1` in a .td file) or the message of a verifier. A constraint has a
-test if its number stands in a file below `test/`; a message, if its longest literal part does.
+Every rule of the IR has a test. A rule is a numbered constraint of a definition (`L-BC1` in a .td file) or a verifier's message. A
+constraint has a test if its number occurs in a file below `test/`; a message, if its longest literal part does.
 
-Times, bandwidths and rates of arithmetic stand in `cluster/` alone. A constant is taken for one by its name: a number other than 0
-that is given to a name such as linkSeconds, bandwidth or kFlopsPerByte (RATE). What has another name is not found, nor a row of a table.
+Times, bandwidths and rates of arithmetic occur only in `cluster/`. They are recognised by name: a number other than 0 assigned to a name
+such as linkSeconds, bandwidth or kFlopsPerByte (RATE). Constants with other names and rows of tables are not found.
 """
 
 import re
@@ -21,24 +20,24 @@ LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 # "double linkSeconds = 80e-6", "kFlopsPerByte{2}"
 RATE = re.compile(r"\b\w*(?:Seconds|[Ll]atency|[Bb]andwidth|Flops|(?:Bytes|Flops)Per\w+|PerSecond)\s*[={]+\s*-?\.?(?!0\b(?!\.))[0-9]")
 
-# Messages that no test can reach, with the reason.
+# Messages that no test can trigger, with the reason.
 UNREACHABLE: dict[str, str] = {}
 
 
 def tracked(*patterns: str) -> list[Path]:
-    """The files of the checkout, committed or not, that match git pathspecs."""
+    """The files of the checkout, committed or not, that match the git pathspecs."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     return [ROOT / name for name in listed if (ROOT / name).exists()]
 
 
 def is_verifier(path: Path) -> bool:
-    """Whether the C++ file holds a dialect's or a phase's verifier."""
+    """Whether the C++ file contains a verifier of a dialect or a phase."""
     return path.parent.name in ("loom", "dist", "plan") and "Evaluate" not in path.name or path.name.startswith("Verify")
 
 
 def messages(path: Path):
-    """Yields (line, longest literal part) of each error that the file reports on an operation."""
+    """Yields (line, longest literal part) of each error message that the file reports on an operation."""
     text = path.read_text()
     for match in REPORT.finditer(text):
         parts = [part.replace('\\"', '"').strip() for part in LITERAL.findall(text[match.start() : text.find(";", match.start())])]

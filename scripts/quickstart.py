@@ -18,7 +18,7 @@ FOLDER = Path("build/quickstart")
 
 
 def call(program: Path, *arguments) -> None:
-    """Runs a command in the demonstration's folder, showing it as a user would type it."""
+    """Runs a command in the demonstration's folder and prints it as a user would type it."""
     print(f"\n$ {shlex.join([program.name, *map(str, arguments)])}", flush=True)
     if code := subprocess.run([program, *map(str, arguments)], cwd=FOLDER).returncode:
         sys.exit(f"quickstart: {program.name} {arguments[0]} exited with {code}")
@@ -46,7 +46,7 @@ def main(tools: Path) -> int:
     plan = "minilm.plan"
     dims = ["--dim", f"batch={len(zoo.SENTENCES)}", "--dim", f"sequence={LENGTH}"]
     call(tools / "gridloom", "compile", "../zoo/minilm.onnx", "-o", plan, "--mesh", "data=2,model=2", *dims)
-    shutil.rmtree(FOLDER / "results", ignore_errors=True)  # outputs that exist are not replaced
+    shutil.rmtree(FOLDER / "results", ignore_errors=True)  # existing outputs are not replaced
     call(tools / "gridloom", "run", plan, "-n", 4, "--repeat", 10, *given, "--output", "results")
 
     embedding = np.load(FOLDER / "results" / "embedding.npy")

@@ -29,7 +29,7 @@ def outcome(case: xml.Element) -> tuple[str, str]:
 
 
 def count_cases(case: xml.Element, cases: dict[str, Counter[str]]) -> None:
-    """Adds what a test prints as `equivalence: loom.add: 512 cases` to `cases[kind][name]`."""
+    """Adds cases that a test prints, such as `equivalence: loom.add: 512 cases`, to `cases[kind][name]`."""
     for line in (case.findtext("system-out") or "").splitlines():
         if match := re.match(r"([a-z ]+): (\S+): (\d+) cases", line.strip()):
             cases.setdefault(match[1], Counter())[match[2]] += int(match[3])

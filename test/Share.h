@@ -1,11 +1,11 @@
-//===- Share.h - the share of a section in the full run ---------*- C++ -*-===//
+//===- Share.h - a section's share of the full run ------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// `scripts/test --full` gives each of its sections a share of its time and one seed to all. A test
-// with more cases than it may have time for takes them in an order drawn from the seed.
+// `scripts/test --full` gives each of its sections a share of its time, and one seed to all. A test
+// with more cases than it may have time for runs them in an order drawn from the seed.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_TEST_SHARE_H
@@ -19,8 +19,8 @@
 
 namespace gridloom::testing {
 
-/// The time of a section, or one of `parts` equal parts of it, from when this is made. Without
-/// GRIDLOOM_SECONDS it has no end.
+/// The time of a section, or one of `parts` equal parts of it, counted from the construction. There
+/// is no limit without GRIDLOOM_SECONDS.
 class Share {
 public:
   explicit Share(double parts = 1) : begin(std::chrono::steady_clock::now()) {
@@ -34,7 +34,7 @@ public:
     return seconds < 0 || passed.count() < seconds;
   }
   uint64_t getSeed() const { return seed; }
-  /// `cases` in the seed's order; as they are where there is no end.
+  /// Shuffles `cases` by the seed; without a limit they keep their order.
   template <typename T> void order(std::vector<T> &cases) const {
     std::mt19937_64 random(seed);
     if (seconds >= 0)

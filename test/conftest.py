@@ -1,4 +1,4 @@
-"""The option that all Python tests have."""
+"""The option of all Python tests."""
 
 from __future__ import annotations
 

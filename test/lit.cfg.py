@@ -16,7 +16,7 @@ config.environment["PATH"] = os.pathsep.join(
 config.environment["FILECHECK_OPTS"] = "-enable-var-scope --dump-input-filter=all"
 config.substitutions.append(("%python", config.python or "python3"))
 config.substitutions.append(("%src", config.gridloom_src_root))
-# Writes a model of the zoo.
+# %zoo writes a model of the zoo.
 config.substitutions.append(
     ("%zoo", f"env PYTHONPATH={config.gridloom_src_root}/python {config.python or 'python3'} -m gridloom.zoo")
 )

@@ -365,8 +365,13 @@ Value NotOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
 
 Value SineOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
   Emitter e{builder, loc};
-  return e.inWide(operands,
-                  [&](ArrayRef<Value> v) { return e.make<math::SinOp>(e.reduceAngle(v[0])); });
+  return e.inWide(operands, [&](ArrayRef<Value> v) {
+    // Of the absolute angle: approximations take small negative ones for 2 pi less a little, which
+    // has few of their digits.
+    Value angle = e.reduceAngle(v[0]);
+    Value sign = e.make<math::CopySignOp>(e.constant(angle.getType(), 1), angle);
+    return e.make<arith::MulFOp>(sign, e.make<math::SinOp>(e.make<math::AbsFOp>(angle)));
+  });
 }
 
 Value CosineOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {

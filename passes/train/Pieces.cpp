@@ -158,7 +158,7 @@ void Pieces::widen() {
     if (auto bits = dyn_cast<loom::RandomBitsOp>(op))
       if (int64_t stride = strides.lookup(bits.getOutput()))
         random.push_back({bits, bits.getIndex(), stride});
-  for (const Random &each : random)
+  for (Random &each : random)
     renumber(each.op, each.stride, 0);
 }
 
@@ -168,7 +168,7 @@ IRMapping Pieces::copy(int64_t index) {
     mapping.map(first, cut(whole, index));
   for (Operation *op : original)
     builder.clone(*op, mapping);
-  for (const Random &each : random) {
+  for (Random &each : random) {
     auto copied = cast<loom::RandomBitsOp>(mapping.lookup(each.op.getOutput()).getDefiningOp());
     copied.getIndexMutable().assign(mapping.lookupOrDefault(each.index));
     renumber(copied, each.stride, index);

@@ -1,7 +1,7 @@
 """Gridloom compiles an ONNX model for several devices and runs it.
 
-`compile` writes a plan, `load` makes a session that runs it, `Plan.read` shows its contents, and `gridloom.zoo` writes
-models. Only sessions need the extension module; it is loaded with the first one."""
+`compile` writes a plan, `load` makes a session that runs it, `Plan.read` shows its contents, and `gridloom.zoo` writes models. Only
+sessions need the extension module; the first session loads it."""
 
 from __future__ import annotations
 

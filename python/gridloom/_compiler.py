@@ -1,4 +1,4 @@
-"""`gridloom.compile`: the compiler as a function. It runs the `gridloom-compile` program."""
+"""`gridloom.compile`: the compiler as a function, which runs the `gridloom-compile` program."""
 
 from __future__ import annotations
 
@@ -55,29 +55,29 @@ def compile(
 ) -> Plan | str:
     """Compiles the ONNX file `model` for a mesh of devices and returns the plan, a folder at `output`.
 
-    `output` is `model` with the suffix .plan unless given. `mesh` is "data=2,model=2" or the same as a mapping;
-    `devices`, 4 or "8xH100-80GB", has the planner choose a mesh, or is what `mesh` takes the first devices of; without both the plan is for one device.
-    `cluster` is a file or a preset such as "HGX-H100x2" (docs/clusters.md): a mesh takes its first devices, without one all are used.
-    `dims` binds the model's symbolic dimensions: one size each, or several for several specialisations.
-    `strategy` is auto, search, dp, tp, pp, dp+tp …, or the path of a .strategy file (docs/strategy-files.md); without `seeds` auto
-    leaves out known strategies and only searches. `shard` maps value names to shardings such as "[{data},{model}]".
-    `state` maps inputs to the outputs that are their values in the next call, as {"past_*": "present_*"}: the session
-    keeps them. Loops of at most `unroll` iterations become copies of their body.
-    `target` is cpu, the default, or a GPU: cuda:sm_80, cuda:sm_90, cuda:sm_100; without `cudnn` convolutions and
-    attention on GPUs become matrix multiplications and kernels. `precision` is what the model's f32 may become: f32,
-    tf32, bf16 or f16. `memory_limit` is per device, as "16GiB"; `chunk_matmul` cuts matmuls beside a collective.
-    With `train` the plan trains the model (`gridloom.Trainer`): `loss` and `metric` are one or several, as
-    "cross_entropy(logits, labels)" and "accuracy(logits, labels)", `optimizer` is as "adamw(lr=3e-4, weight_decay=0.1)", `clip` limits
-    gradients, `loss_scale` is "dynamic", a number or "off" (by default dynamic with f16), and `param` maps patterns of weights to their settings, as {"*.bias": "weight_decay=0"}: all as the command line takes them.
-    `tie` maps weights to those that become one parameter with them, as {"embed": "transpose(head)"};
-    `init` maps patterns of weights to the distribution that they are drawn from, as {"*": "normal(0, 0.02)", "*.bias": "zeros"}, by `seed`.
-    `zero`, 1 to 3, splits what training keeps over the axes of the batch, and `microbatches` are then the parts of a step's batch.
-    `bucket_size` is how many bytes of gradients travel in one message, as "25MiB".
-    `dump_ir` is a folder for the program after each phase, `emit_onnx` a file for the model with its shardings, `save_strategy`
-    one for the split as text; with
-    `stop_after`, a phase's name, no plan is made and the result is the program after that phase, empty with `dump_ir`.
-    `tools` is the folder of the compiler's program. What the compiler prints is in the plan's `log`. The plan keeps
-    reading weights from the model file, so leave that in place. Raises CompileError with the compiler's message."""
+    `output` defaults to `model` with the suffix .plan. `mesh` is "data=2,model=2" or the same as a mapping. `devices` is 4 or
+    "8xH100-80GB": without a `mesh` the planner chooses one for these devices, with it the mesh takes the first of them. Without both the
+    plan is for one device. `cluster` is a file or a preset such as "HGX-H100x2" (docs/clusters.md): a mesh takes its first devices; without
+    a mesh all are used. `dims` binds the model's symbolic dimensions to one size each, or to several for several specialisations.
+    `strategy` is auto, search, dp, tp, pp, dp+tp …, or the path of a .strategy file (docs/strategy-files.md); without `seeds`, auto skips
+    known strategies and only searches. `shard` maps value names to shardings such as "[{data},{model}]". `state` maps inputs to the outputs
+    that are their values in the next call, such as {"past_*": "present_*"}: the session keeps them. Loops of at most `unroll` iterations
+    become copies of their body. `target` is cpu, the default, or a GPU: cuda:sm_80, cuda:sm_90, cuda:sm_100; without `cudnn`, convolutions
+    and attention on GPUs become matrix multiplications and kernels. `precision` is the type that the model's f32 may become: f32, tf32,
+    bf16 or f16. `memory_limit` is per device, such as "16GiB"; `chunk_matmul` splits matmuls next to a collective into that many chunks.
+
+    With `train` the plan trains the model (`gridloom.Trainer`), and the following options are written as on the command line. `loss` and
+    `metric` are one or several, such as "cross_entropy(logits, labels)" and "accuracy(logits, labels)". `optimizer` is such as
+    "adamw(lr=3e-4, weight_decay=0.1)", `clip` limits gradients, `loss_scale` is "dynamic", a number or "off" (by default dynamic with f16).
+    `param` maps patterns of weights to their settings, such as {"*.bias": "weight_decay=0"}; `tie` maps weights to those with which they
+    become one parameter, such as {"embed": "transpose(head)"}; `init` maps patterns of weights to the distributions from which they are
+    drawn with `seed`, such as {"*": "normal(0, 0.02)", "*.bias": "zeros"}. `zero`, 1 to 3, splits the training states over the axes of the
+    batch. `microbatches` is then the number of parts of a step's batch, `bucket_size` the bytes of gradients per message, such as "25MiB".
+
+    `dump_ir` is a folder for the program after each phase, `emit_onnx` a file for the model with its shardings, `save_strategy` a file
+    for the split as text. With `stop_after`, a phase's name, no plan is made and the result is the program after that phase, empty with
+    `dump_ir`. `tools` is the folder of the compiler's program. The compiler's messages are in the plan's `log`. The plan keeps reading
+    weights from the model file, so leave that in place. Raises CompileError with the compiler's message."""
     model = Path(model)
     output = Path(output) if output is not None else model.with_suffix(".plan")
     for name, value in [("dims", dims), ("shard", shard), ("state", state), ("param", param), ("tie", tie), ("init", init)]:
@@ -126,7 +126,7 @@ def compile(
 
 
 def _for_python(message: str) -> str:
-    """`message` with the sizes it asks for as `compile` takes them."""
+    """`message`, with the sizes that it asks for also in the form of `compile`."""
     if not (names := re.findall(r"--dim (?:'([^'=]+)|([^\s=]+))=SIZE", message)):
         return message
     sizes = ", ".join(f"{quoted or plain!r}: SIZE" for quoted, plain in names)

@@ -1,4 +1,4 @@
-"""What a training run measures, for TensorBoard; `gridloom train --log-dir` writes the same."""
+"""Event files of a training run for TensorBoard, as `gridloom train --log-dir` writes them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from ._tools import native
 from .session import Session, describe_tensor
 
-# Of a step's results, what is not drawn, or under another name.
+# Results of a step that are not drawn, or are drawn under another name.
 _LEFT_OUT = ("committed", "count", "lr", "samples", "step")
 
 
 class RunEvents:
-    """A file of events in `folder`. `step` is -1 where the folder must have none, else the steps taken before: what the folder has of later
-    ones is made again, and goes; before the first step all of it moves into a folder in it."""
+    """A file of events in `folder`. `step` is -1 if the folder must have no events yet, else the number of steps taken before: events of
+    later steps are removed, since those steps are run again. At step 0 all of them move into a folder inside `folder`."""
 
     def __init__(self, folder: str | os.PathLike, step: int):
         self._file = native().Events(os.fspath(folder), step)
@@ -31,7 +31,7 @@ class RunEvents:
                 self._file.histogram(step, f"parameters/{name}", *describe_tensor(f"state '{name}'", session.get_state(name)))
 
     def sync(self) -> None:
-        """Waits until the disk has all of it."""
+        """Waits until everything is on the disk."""
         self._file.sync()
 
     def _add(self, step: int, results: Mapping, prefix: str, **more: float) -> None:

@@ -52,6 +52,6 @@ def native() -> ModuleType:
 
 
 def main() -> None:
-    """The `gridloom` command of an installed package: becomes the program."""
+    """The `gridloom` command of an installed package: replaces itself with the program."""
     tool = find_tool("gridloom", _PACKAGE / "bin")
     os.execv(tool, [str(tool), *sys.argv[1:]])

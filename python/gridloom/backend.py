@@ -64,7 +64,7 @@ CONSTANT_OPERANDS = {
     "Upsample": [1],
 }
 
-# Numbers of fewer than 8 bits, which programs take and give as these.
+# Types of fewer than 8 bits, and the types in which programs take and return their elements.
 _CARRIERS = {
     "int2": np.int8,
     "int4": np.int8,
@@ -73,13 +73,13 @@ _CARRIERS = {
     "float4_e2m1fn": ml_dtypes.float8_e4m3fn,
 }
 
-# Operators whose result depends on the shape of their operand alone.
+# Operators whose result depends only on their operand's shape.
 _SHAPES = ("Shape", "Size", "ConstantOfShape")
 
 
 def constant_operands(node: onnx.NodeProto) -> list[int]:
     """Positions of the operands of `node` that must be known at compile time."""
-    if node.op_type == "Loop":  # one that stacks results makes as many as it has iterations
+    if node.op_type == "Loop":  # if it stacks results, their number is the trip count
         return [0, 1] if len(node.output) > len(node.input) - 2 else []
     return [1] if node.op_type.startswith("Reduce") else CONSTANT_OPERANDS.get(node.op_type, [])
 
@@ -122,7 +122,7 @@ def specialise(model: onnx.ModelProto, values: Mapping[str, np.ndarray]) -> onnx
             continue
         added = copy.graph.input.add()
         added.CopyFrom(declared)
-        if declared.type.HasField("optional_type") and declared.name in values:  # it is given
+        if declared.type.HasField("optional_type") and declared.name in values:  # it has a value
             added.type.CopyFrom(declared.type.optional_type.elem_type)
         if declared.name in values and added.type.HasField("tensor_type"):
             del added.type.tensor_type.shape.dim[:]
@@ -132,20 +132,20 @@ def specialise(model: onnx.ModelProto, values: Mapping[str, np.ndarray]) -> onnx
 
 
 def _carry(value: np.ndarray) -> np.ndarray:
-    """`value` as a program takes it."""
+    """`value` in the type that a program takes."""
     return value.astype(_CARRIERS.get(value.dtype.name, value.dtype))
 
 
 def _uncarry(value: np.ndarray, declared: onnx.ValueInfoProto) -> np.ndarray:
-    """An output of a program in the type that its model declares."""
+    """A program's output in the type that its model declares."""
     kind = declared.type.tensor_type.elem_type
     wanted = onnx.helper.tensor_dtype_to_np_dtype(kind) if kind else value.dtype
     return value.astype(wanted) if wanted.name in _CARRIERS else value
 
 
 def trim(results: Mapping[str, np.ndarray], names: Iterable[str]) -> dict[str, np.ndarray]:
-    """The outputs called `names` without padding. Where the length of dimension D of output NAME depends on data, a program
-    gives as many elements as there can be, and how many count as output NAME.dimD."""
+    """The outputs called `names` without padding. If the length of dimension D of output NAME depends on data, a program returns as many
+    elements as there can be, and their actual number as output NAME.dimD."""
     names, trimmed = list(names), {}
     for name in names:
         value = results[name]
@@ -207,7 +207,7 @@ class Program(BackendRep):
                 raise ValueError(f"input {name!r} is a sequence or absent; only tensors can be given")
         values = {name: np.asarray(value) for name, value in inputs.items()}
         session = self.compile(values)
-        # An input that nothing reads is not in the plan.
+        # Inputs that nothing reads are not in the plan.
         read = {binding.name for binding in self.plan.entries[0].specialisations[0].inputs}
         results = session.run({name: _carry(value) for name, value in values.items() if name in read})
         results = trim(results, [output.name for output in self.outputs])
@@ -238,10 +238,10 @@ class GridloomBackend(Backend):
         base: str | os.PathLike | None = None,
         **_,
     ) -> Program:
-        """A program for `mesh`, e.g. "data=2,model=2" (empty: one device). `strategy` is the compiler's: auto, dp, tp,
-        ..., or random:SEED; `shard` says how single values are split, as for `gridloom.compile`. `target` is cpu or
-        cuda:sm_90 or the like. `threads` are per rank, 0 for cores divided by ranks. `base` is the folder of a model whose weights are in files of their own, loaded
-        without them; it must be writable."""
+        """A program for `mesh`, e.g. "data=2,model=2" (empty: one device). `strategy` is the compiler's: auto, dp, tp, ..., or
+        random:SEED; `shard` pins the shardings of single values, as for `gridloom.compile`. `target` is cpu or cuda:sm_90 or the like.
+        `threads` are per rank, 0 for cores divided by ranks. `base` is the folder of a model whose weights are in external files and
+        were not loaded; it must be writable."""
         if not cls.supports_device(device):
             raise ValueError(f"device {device!r} is not supported; CPU is")
         if base is None:

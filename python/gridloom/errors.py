@@ -6,7 +6,7 @@ import enum
 
 
 class ErrorCode(enum.IntEnum):
-    """Coarse enough to act on; the values are the C interface's."""
+    """The error codes of the C interface, with its values: coarse enough to act on."""
 
     INVALID_ARGUMENT = 1
     INVALID_PLAN = 2

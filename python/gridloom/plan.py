@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-# Element types as the manifest spells them. numpy has neither bf16 nor 8-bit floats: their types are ml_dtypes' where
-# that is installed, else the bits.
+# Element types as the manifest spells them. numpy has neither bf16 nor 8-bit floats: arrays of these have ml_dtypes' types if it is
+# installed, else hold the bits.
 _NUMPY = {
     "f32": "float32", "f64": "float64", "f16": "float16", "i8": "int8", "i16": "int16", "i32": "int32",
     "i64": "int64", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "bool": "bool",
@@ -35,9 +35,9 @@ def numpy_type(name: str) -> np.dtype:
 
 @dataclasses.dataclass(frozen=True)
 class Binding:
-    """An input or output of an entry: global shape, names of its dimensions ("" where fixed), and the stages
-    that read or write it. `labels` has of each loss that takes an input as labels its text `loss`, the number of `classes` and what
-    is `ignored`, if anything."""
+    """An input or output of an entry: global shape, names of its dimensions ("" if fixed), and the stages that read or write it.
+    `labels` describes each loss that takes the input as labels: its text `loss`, the number of `classes` and the label that is
+    `ignored`, if any."""
 
     name: str
     dtype: np.dtype
@@ -74,9 +74,9 @@ class Weight:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A plan, read from its manifest. `report` is the compiler's account of its decisions; `log` is what it printed when
-    this plan came from `gridloom.compile`. `training` has the learning rate, losses and optimizer of a plan that trains, and the least scale of a
-    loss that has one."""
+    """A plan, read from its manifest. `report` describes the compiler's decisions; `log` has the compiler's messages if
+    `gridloom.compile` made this plan. A plan that trains has in `training` the learning rate, losses and optimizer, and the smallest
+    loss scale if the loss is scaled."""
 
     path: Path
     mesh: dict[str, int]

@@ -34,8 +34,8 @@ class Stats:
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """What a session keeps from call to call under a name: a cache, a weight that is trained, or what an optimizer keeps
-    of it. The shape is global. `role` is what it is to training: "parameter", "slot" (of an optimizer) or "run"."""
+    """A named value that a session keeps between calls: a cache, a trained weight, or part of its optimizer state. The shape is global.
+    `role` is "parameter", "slot" (of an optimizer) or "run"."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -44,8 +44,8 @@ class State:
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """How far a training run has come: committed steps, samples read over all epochs, samples of the data (0: unknown), and
-    the seed of their order."""
+    """The progress of a training run: committed steps, samples read over all epochs, samples of the data (0: unknown), and the seed of
+    their order."""
 
     step: int = 0
     cursor: int = 0
@@ -75,7 +75,7 @@ class Session:
         self._process = os.getpid()
         self._tells_peers = ranks == "environment"
         self._lock = threading.RLock()
-        # Apart from the lock that a run holds: whoever submits the next does not wait for this one.
+        # A lock of its own: submitting a run must not wait for the run in progress.
         self._submitting = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
 
@@ -109,7 +109,7 @@ class Session:
                 for name, array in (inputs or {}).items():
                     self.bind(name, array)
             except Exception as error:
-                # The other ranks may have taken theirs, and would wait for this one.
+                # The other ranks may have bound their inputs, and would wait for this one.
                 if self._tells_peers:
                     self.abort(str(error))
                 raise
@@ -117,8 +117,7 @@ class Session:
             return {name: value and _array(*value) for name, value in self._native.outputs().items()}
 
     def run_async(self, inputs: Mapping | None = None, **options) -> Future:
-        """Like `run`, on a thread of its own; the future's result is what `run` returns. Returns at once: runs that were
-        submitted before come first."""
+        """Like `run`, on another thread; returns a future of the outputs at once. Runs take place in the order of submission."""
         self._open()
         with self._submitting:
             if self._executor is None:
@@ -126,8 +125,8 @@ class Session:
             return self._executor.submit(self.run, inputs, **options)
 
     def update_weights(self, path: str | os.PathLike) -> None:
-        """Replaces all weights by those of an .onnx or .safetensors file of the same architecture: on every rank, or
-        on error on none."""
+        """Replaces all weights by those of an .onnx or .safetensors file of the same architecture, on every rank, or after an error on
+        none."""
         with self._taken():
             self._open().update_weights(os.fspath(path))
 
@@ -138,7 +137,7 @@ class Session:
 
     @property
     def states(self) -> dict[str, State]:
-        """What the session keeps between calls, by name."""
+        """The states that the session keeps between calls, by name."""
         with self._taken():
             return {
                 name: State(numpy_type(_TYPES[number]), tuple(shape), role)
@@ -146,32 +145,32 @@ class Session:
             }
 
     def get_state(self, name: str) -> np.ndarray:
-        """The whole value of a state, an array of the caller's own."""
+        """The whole value of a state, as a new array."""
         with self._taken():
             value = self._open().get_state(name)
             return value and _array(*value)
 
     def set_state(self, name: str, array) -> None:
-        """Gives a state its whole value, on every rank its part: a numpy array or what speaks DLPack, of the state's own
+        """Sets the whole value of a state, on every rank its part: a numpy array or an array that supports DLPack, with the state's
         element type and shape."""
         tensor = describe_tensor(f"state '{name}'", array)
         with self._taken():
             self._open().set_state(name, *tensor)
 
     def save(self, path: str | os.PathLike, progress: Progress | None = None) -> None:
-        """Writes all states as a checkpoint, a folder at `path`, as `gridloom train` does; one that is there is replaced
-        once the new one is whole."""
+        """Writes all states as a checkpoint, a folder at `path`, as `gridloom train` does; an existing checkpoint there is replaced once
+        the new one is complete."""
         with self._taken():
             self._open().save(os.fspath(path), *dataclasses.astuple(progress or Progress()))
 
     def restore(self, path: str | os.PathLike) -> Progress:
-        """Gives all states the values of a checkpoint, or of the latest in a run's folder; it may come from any mesh.
-        Raises Error, and changes nothing, if it is damaged or of another model or optimizer."""
+        """Sets all states from a checkpoint, or from the latest in a run's folder; it may come from any mesh. Raises Error, and changes
+        nothing, if the checkpoint is damaged or belongs to another model or optimizer."""
         with self._taken():
             return Progress(*self._open().restore(os.fspath(path)))
 
     def reset_states(self) -> None:
-        """Makes what the session keeps between calls (caches; see `compile`'s `state`) what it is in a new session."""
+        """Resets the states that the session keeps between calls (caches; see `compile`'s `state`) to those of a new session."""
         with self._taken():
             self._open().reset_states()
 
@@ -212,13 +211,13 @@ class Session:
         return self._native
 
     def _taken(self):
-        """The lock of an open session: in a forked process nobody may be there to release it."""
+        """The lock of an open session. Raises Error in a forked process, where no thread may be left to release it."""
         self._open()
         return self._lock
 
 
 def to_numpy(array) -> np.ndarray:
-    """`array` as numpy has it: itself, what it shares by DLPack, or what numpy makes of it."""
+    """`array` as a numpy array: itself, shared by DLPack, or converted by numpy."""
     if isinstance(array, np.ndarray):
         return array
     return np.from_dlpack(array) if hasattr(array, "__dlpack__") else np.asarray(array)
@@ -257,18 +256,17 @@ def load(
     check_indices: bool = False,
     init_seed: int | None = None,
 ) -> Session:
-    """Loads a plan (a folder, or what `gridloom.compile` returned) and returns a session.
+    """Loads a plan (a folder, or the result of `gridloom.compile`) and returns a session.
 
-    All ranks live in this process, a thread each, unless `ranks` is "environment": then this process is one rank of a
-    job that `gridloom run`, torchrun, mpirun or srun started. `threads` are per rank, 0 for cores divided by ranks;
-    `weights` is a file, or a checkpoint's folder, to use instead of the model's; `deadline` is how many seconds a rank may go without progress;
-    without `graphs` steps on GPUs are submitted one by one. `transport` is "local", "nccl" or "loopback" (all ranks of a
-    plan for GPUs on one GPU, to check it), by default what the plan's target needs. With `autotune` the session
-    measures which of cuBLASLt's and cuDNN's algorithms are fastest on this GPU and keeps them in the plan's folder; the
-    next session uses them. With `check_indices` a run whose inputs hold indices out of range raises ONNX's error; else such
-    an index takes the nearest one, or zeros where the table is split. `init_seed` takes the place of the seed of the weights that a
-    plan draws (`gridloom.compile(..., init=...)`), an integer from 0 to 2**64 - 1; a plan that draws none is refused.
+    All ranks run in this process, a thread each, unless `ranks` is "environment": then this process is one rank of a job that `gridloom
+    run`, torchrun, mpirun or srun started. `threads` are per rank, 0 for cores divided by ranks; `weights` is a file or a checkpoint's
+    folder to use instead of the model's weights; `deadline` is how many seconds a rank may go without progress; without `graphs`, steps on
+    GPUs are submitted one by one. `transport` is "local", "nccl" or "loopback" (all ranks of a plan for GPUs on one GPU, to check it), by
+    default the one that the plan's target needs. With `autotune` the session measures which of cuBLASLt's and cuDNN's algorithms are
+    fastest on this GPU and stores them in the plan's folder for later sessions. With `check_indices` a run whose inputs have indices out of
+    range raises ONNX's error; otherwise such an index is clamped, or gives zeros if the table is split. `init_seed` replaces the seed of
+    the weights that a plan draws (`gridloom.compile(..., init=...)`), an integer from 0 to 2**64 - 1; a plan that draws none is refused.
 
-    A plan holds native code: loading one is running a program."""
+    A plan contains native code: loading it is running a program."""
     options = {"weights": weights, "trace": trace, "deadline": deadline, "graphs": graphs, "transport": transport}
     return Session(plan, ranks=ranks, threads=threads, autotune=autotune, check_indices=check_indices, init_seed=init_seed, **options)

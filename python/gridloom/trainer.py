@@ -1,4 +1,4 @@
-"""`gridloom.Trainer`: the training loop for Python, over plans that `gridloom compile --train` made."""
+"""`gridloom.Trainer`: the training loop for Python, for plans made by `gridloom compile --train`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .session import Progress, Session, load, to_numpy
 _LEARNING_RATE = "learning_rate"
 _STEP = "train/step"
 _LOSS_SCALE = "loss_scale"
-_COUNT = ".count"  # of a metric's name: what its mean divides by
-_LOCK_PATIENCE = 3.0  # seconds, in which a run that was killed gives its folder back
-# So many steps in a row that are not taken are no passing overflow.
+_COUNT = ".count"  # suffix of a metric's divisor
+_LOCK_PATIENCE = 3.0  # seconds to wait for the lock of a run that was killed
+# `fit` stops after this many skipped steps in a row: that is no temporary overflow.
 _MOST_SKIPPED = 1000
 
 
@@ -34,14 +34,14 @@ class Trainer:
         trainer.fit({"x": images, "labels": labels}, steps=1000, checkpoint_dir="checkpoints", checkpoint_every=100)
         print(trainer.evaluate({"x": test_images, "labels": test_labels})["loss"])
 
-    `plan` is a folder, a `Plan`, or a `Session` of one; `options` are those of `gridloom.load`, with `check_indices` unless it is
-    False: indices out of range raise an error; `init_seed` draws other first weights in a plan from scratch. `lr` is the learning rate, by default the plan's; `schedule` multiplies it: text as
-    `gridloom train --lr-schedule` takes it, or a function of the number of committed steps. `seed` decides the order in which
-    `fit` reads arrays. Callbacks are functions called after each step with (trainer, step, results), or objects with such a
-    method `on_step`, and `on_evaluate` if they like.
+    `plan` is a folder, a `Plan`, or a `Session` of one; `options` are those of `gridloom.load`. `check_indices` is on by default: indices
+    out of range raise an error. `init_seed` draws different initial weights for a plan that trains from scratch. `lr` is the learning rate,
+    by default the plan's; `schedule` multiplies it: text as for `gridloom train --lr-schedule`, or a function of the number of committed
+    steps. `seed` decides the order in which `fit` reads arrays. Callbacks are functions called after each step with (trainer, step,
+    results), or objects with such a method `on_step` and optionally a method `on_evaluate`.
 
-    `step_count` is the number of committed steps, `cursor` the number of samples read so far. The states are the session's:
-    weights by their names in the model, what the optimizer keeps as NAME/SLOT, and train/step."""
+    `step_count` is the number of committed steps, `cursor` the number of samples read so far. The states are the session's: weights by
+    their names in the model, optimizer states as NAME/SLOT, and train/step."""
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class Trainer:
             raise ValueError("a Trainer has all ranks in its process; 'gridloom train' has a process for each")
         given = plan.plan if isinstance(plan, Session) else Plan.read(plan)
         self._inputs = {entry: _list_inputs(given, entry) for entry in ("train_step", "eval")}
-        self._terms = (given.training or {}).get("terms", [])  # outputs that the loss is the sum of, if it is one of several
+        self._terms = (given.training or {}).get("terms", [])  # outputs whose sum is the loss, if there are several losses
         self.lr = _default_rate(given) if lr is None else float(lr)
         if not (math.isfinite(self.lr) and self.lr >= 0):
             raise ValueError(f"lr is {self.lr}; it is a finite number, 0 or more")
         self.schedule = schedule
-        self._total = 1 << 40  # steps, for a schedule whose text does not say
-        self._factor(0)  # refuses a schedule that cannot be read
+        self._total = 1 << 40  # steps, for a schedule whose text has no number of steps
+        self._factor(0)  # refuses an invalid schedule
         self._total = 0  # unknown before `fit`
         self.callbacks = list(callbacks)
         self.seed = seed
@@ -72,21 +72,21 @@ class Trainer:
         self.step_count = int(self.session.get_state(_STEP))
         self.cursor = 0
         self._samples = 0
-        self._order = None  # the samples of the batch at hand, where `fit` has arrays
+        self._order = None  # the samples of the current batch, if `fit` has arrays
         self._saved: set[Path] = set()  # the run's checkpoints
         self._stopping = False
-        self._events: RunEvents | None = None  # of `fit`
+        self._events: RunEvents | None = None  # during `fit`
         self._logged: set[Path] = set()
 
     # Steps
 
     def step(self, batch) -> dict:
-        """Takes one step on a batch: a mapping of input names to arrays, or arrays in the order of the plan's inputs. Arrays
-        are numpy's or speak DLPack, as torch's tensors on the CPU do; floats of another width and integers that fit are converted.
+        """Takes one step on a batch: a mapping of input names to arrays, or arrays in the order of the plan's inputs. Arrays are numpy's or
+        support DLPack, as torch's CPU tensors do; floats of another width, and integers that fit, are converted.
 
-        Returns `loss` (the batch's mean), `count` (what the sum of losses was divided by), `gradient_norm` (before clipping),
-        the plan's metrics, `lr`, `step` (committed steps so far) and `committed`: False where the loss or a gradient was not finite,
-        and then no state has changed. With a scale of the loss there is `loss_scale`, the step's."""
+        Returns `loss` (the batch's mean), `count` (the divisor of the sum of losses), `gradient_norm` (before clipping), the plan's
+        metrics, `lr`, `step` (committed steps so far) and `committed`: False if the loss or a gradient was not finite; then no state has
+        changed. With a scaled loss there is also `loss_scale`, the scale of this step."""
         inputs = self._arrange(batch, "train_step")
         self._require_labels(inputs, "train_step", f"step {self.step_count + 1}", self._order)
         rate = self.lr * self._factor(self.step_count)
@@ -119,21 +119,21 @@ class Trainer:
         log_dir: str | os.PathLike | None = None,
         histograms_every: int | None = None,
     ) -> list[dict]:
-        """Trains for so many committed steps, or epochs, or until `stop` is called; returns what each step returned.
+        """Trains for a number of committed steps or epochs, or until `stop` is called. Returns the results of each step.
 
-        `data` is a mapping of input names to arrays of all samples, which are read in the seed's order in batches of `batch_size`
-        (the plan's where it has one), the same samples as `gridloom train`; or an iterable of batches as `step` takes them: a torch
-        DataLoader, a list, or a function that makes a generator for each epoch. Batches of fewer samples than the plan's are left out.
-        `eval_data`, of the same kinds, is evaluated at the end and every `eval_every` steps: that is added to the step's results as
-        `eval_loss` and so on. Checkpoints are folders step-NUMBER in `checkpoint_dir`, one every `checkpoint_every` steps and one at the end;
-        one with checkpoints of another run is refused, and so is one that a `fit` or `gridloom train` uses that has not ended.
+        `data` is a mapping of input names to arrays of all samples, read in the seed's order in batches of `batch_size` (by default the
+        plan's largest), the same samples as `gridloom train`; or an iterable of batches as for `step`: a torch DataLoader, a list, or a
+        function that makes a generator for each epoch. Batches smaller than the plan's are skipped. `eval_data`, of the same kinds, is
+        evaluated at the end and every `eval_every` steps; the step's results then have `eval_loss` and so on. Checkpoints are folders
+        step-NUMBER in `checkpoint_dir`, one every `checkpoint_every` steps and one at the end. A folder with checkpoints of another run, or
+        in use by another `fit` or `gridloom train`, is refused.
 
-        `resume` goes on from the latest checkpoint there, if there is one, or from the one that it names: `steps` and `epochs` then
-        count from the run's beginning. `log_dir` is a folder of event files for TensorBoard: the numbers of each step and evaluation, and every
-        `histograms_every` steps how each weight's elements are spread. Arrays go on where the checkpoint was; of an iterable the batches before are skipped.
-        A step whose loss or gradients are not finite raises FloatingPointError, unless `on_nan` is "skip"; the cursor is then before it.
-        Of a plan with a dynamic scale of the loss that is so only if the loss is not finite or the scale is at its least: else the next
-        step has a smaller one. A label that is no class raises ValueError with its sample."""
+        `resume` continues from the latest checkpoint there, if there is one, or from the checkpoint that it names; `steps` and `epochs`
+        then count from the run's beginning. Arrays continue at the checkpoint's cursor; an iterable's earlier batches are skipped.
+        `log_dir` is a folder of event files for TensorBoard: the numbers of each step and evaluation, and every `histograms_every` steps
+        a histogram of each weight. A step whose loss or gradients are not finite raises FloatingPointError, with the cursor before it,
+        unless `on_nan` is "skip". With a dynamic loss scale it raises only if the loss is not finite or the scale is at its minimum;
+        otherwise the next step has a smaller scale. A label out of range raises ValueError with its sample."""
         if (steps is None) == (epochs is None):
             raise ValueError("fit takes steps or epochs, one of them")
         if on_nan not in ("stop", "skip"):
@@ -190,14 +190,14 @@ class Trainer:
         return history
 
     def stop(self) -> None:
-        """Ends `fit` after the step in progress: for callbacks."""
+        """Ends `fit` after the step in progress; for callbacks."""
         self._stopping = True
 
     def evaluate(self, data, *, batch_size: int | None = None) -> dict:
-        """Runs the entry `eval` over `data`, once, in its order; kinds of data as for `fit`. Returns `loss` and the plan's metrics as means
-        over all samples, each weighed by what it divides by in a batch, `count` (the sum of what the batches' losses divide by; of
-        several losses, the first one's) and `samples`; whole batches are evaluated. Of several losses, each is a mean `loss.1`
-        and so on, times its weight, and `loss` is their sum."""
+        """Runs the entry `eval` once over `data`, in its own order; kinds of data as for `fit`. Returns `loss` and the plan's metrics as
+        means over all samples (a batch's mean counts by its divisor), `count` (the sum of the loss's divisors; of several losses, the
+        first one's) and `samples`. Only whole batches are evaluated. Several losses are means `loss.1` and so on, times their weights,
+        and `loss` is their sum."""
         sums: dict[str, float] = {}
         counts: dict[str, float] = {}
         samples = 0
@@ -213,11 +213,11 @@ class Trainer:
                     continue
                 weight = values.get(name + _COUNT, values["count"])
                 counts[name] = counts.get(name, 0.0) + weight
-                # A batch that counts nothing, all its labels ignored, has no mean.
+                # A batch whose labels are all ignored has no mean.
                 sums[name] = sums.get(name, 0.0) + (value * weight if weight else 0.0)
             counts["count"] = counts.get("count", 0.0) + values["count"]
         means = {name: total / counts[name] if counts[name] else math.nan for name, total in sums.items()}
-        if self._terms:  # each counts in its own way; one that no label counted for adds nothing, as in a step
+        if self._terms:  # each has its own divisor; a loss without any label adds nothing, as in a step
             counted = [means[term] for term in self._terms if term in means and counts[term]]
             means["loss"] = sum(counted) if counted else math.nan
         return means | {"count": counts.get("count", 0.0), "samples": samples}
@@ -225,11 +225,11 @@ class Trainer:
     # States
 
     def state_dict(self) -> dict[str, np.ndarray]:
-        """All states' whole values by name, copies."""
+        """Copies of all states' whole values, by name."""
         return {name: self.session.get_state(name) for name in self.session.states}
 
     def load_state_dict(self, states: Mapping) -> None:
-        """Sets all states. Raises ValueError, and changes nothing, where names, types or shapes are not the plan's."""
+        """Sets all states. Raises ValueError, and changes nothing, if names, types or shapes differ from the plan's."""
         known = self.session.states
         if missing := known.keys() - states.keys():
             raise ValueError(f"the states lack {_list_names(missing)}")
@@ -246,13 +246,13 @@ class Trainer:
         self.step_count = int(arrays[_STEP])
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes a checkpoint, a folder: states, step, cursor and seed, as `gridloom train` does. `gridloom checkpoint export` makes a
-        model of it."""
+        """Writes a checkpoint, a folder with states, step, cursor and seed, as `gridloom train` does. `gridloom checkpoint export` makes
+        a model from it."""
         self.session.save(path, Progress(self.step_count, self.cursor, self._samples, self.seed))
         self._saved.add(Path(path).resolve())
 
     def load(self, path: str | os.PathLike) -> None:
-        """Goes on from a checkpoint, or from the latest in a run's folder, of this plan or of one for another mesh."""
+        """Continues from a checkpoint, or from the latest in a run's folder, of this plan or of one for another mesh."""
         progress = self.session.restore(path)
         self._saved |= _list_run(path)
         self.step_count = int(self.session.get_state(_STEP))
@@ -291,7 +291,7 @@ class Trainer:
         return True
 
     def _require_unused(self, folder, resume) -> None:
-        """Raises where checkpoints of another run are in the folder, or some after the one that is resumed."""
+        """Raises ValueError if the folder has checkpoints of another run, or later ones than the one to resume."""
         if folder is None or resume is True:
             return
         mine = self._saved | _list_run(resume) if resume else self._saved
@@ -301,12 +301,12 @@ class Trainer:
             raise ValueError(f"{folder} has a checkpoint of another run, of step {max(others)}{remedy}, or name a new folder")
 
     def _is_scale_too_large(self, results: dict) -> bool:
-        """Whether a step was not taken because gradients times the loss's scale overflow, and the scale can still fall."""
+        """Whether a step was not taken because gradients times the loss scale overflowed, and the scale can still fall."""
         least = (self.session.plan.training or {}).get("least_loss_scale")
         return least is not None and results.get(_LOSS_SCALE, 0) > least and math.isfinite(results["loss"])
 
     def _require_labels(self, inputs: Mapping, entry: str, where: str, samples: Sequence[int] | None) -> None:
-        """Raises ValueError where a label is no class: the loss would be NaN. `samples` are those of the batch, where they are known."""
+        """Raises ValueError for a label out of range, which would make the loss NaN. `samples` are those of the batch, if known."""
         for name, bindings in self._inputs[entry].items():
             for use in bindings[0].labels:
                 array, ignored = inputs[name], use.get("ignored")
@@ -325,7 +325,7 @@ class Trainer:
 
     def _refuse(self, results: dict, before: int, skipped: int) -> None:
         times = "" if skipped == 1 else f", nor were the {skipped - 1} before it"
-        after, self.cursor = self.cursor, before  # what was not taken is read again
+        after, self.cursor = self.cursor, before  # samples of a step not taken are read again
         raise FloatingPointError(
             f"step {self.step_count + 1}, of samples {before} to {after - 1}, was not taken{times}: its loss is "
             f"{results['loss']:g}, the norm of its gradients {results.get('gradient_norm', math.nan):g}; on_nan='skip' goes on"
@@ -352,7 +352,7 @@ class Trainer:
         return self.cursor
 
     def _arrange(self, batch, entry: str) -> dict[str, np.ndarray]:
-        """The batch's arrays by the names of the entry's inputs, of their element types."""
+        """The batch's arrays by the names of the entry's inputs, converted to their element types."""
         inputs = {name: bindings for name, bindings in self._inputs[entry].items() if name != _LEARNING_RATE}
         if not isinstance(batch, Mapping):
             arrays = list(batch) if isinstance(batch, (tuple, list)) else [batch]
@@ -366,7 +366,7 @@ class Trainer:
         return {name: _convert(name, batch[name], bindings[0].dtype) for name, bindings in inputs.items()}
 
     def _sizes(self, entry: str) -> tuple[str, list[int]]:
-        """The first input with a batch, and the batches' sizes that the plan has."""
+        """The first input with a batch dimension, and the plan's batch sizes."""
         for name, bindings in self._inputs[entry].items():
             if name != _LEARNING_RATE and bindings[0].shape:
                 return name, sorted({binding.shape[0] for binding in bindings})
@@ -378,14 +378,14 @@ class Trainer:
         return int(shape[0]) if shape else 1
 
     def _count_steps(self, data, epochs: int, batch_size: int | None) -> int:
-        """How many steps so many epochs take, for schedules; 0 where the data does not say."""
+        """The number of steps of `epochs` epochs, for schedules; 0 if the data has no length."""
         if isinstance(data, Mapping):
             samples = self._table(data, "train_step")[1]
             return -(-epochs * samples // self._batch_size(batch_size, samples, "train_step"))
         return epochs * len(data) if hasattr(data, "__len__") else 0
 
     def _batches(self, data, epochs: int | None, batch_size: int | None, first: int) -> Iterator:
-        """Batches from the cursor on; a run with `epochs` began at cursor `first`."""
+        """Batches from the cursor on; with `epochs`, the run began at cursor `first`."""
         if isinstance(data, Mapping):
             yield from self._ordered(data, epochs, batch_size, first)
             return
@@ -400,7 +400,7 @@ class Trainer:
             done += 1
 
     def _ordered(self, data: Mapping, epochs: int | None, batch_size: int | None, first: int) -> Iterator[dict]:
-        """Batches of arrays in the seed's order. One that reaches the end of an epoch goes on with the next."""
+        """Batches of arrays in the seed's order. A batch at the end of an epoch continues with the next epoch's samples."""
         arrays, samples = self._table(data, "train_step")
         if self._samples not in (0, samples) and self.cursor:
             raise ValueError(f"the data has {samples} samples, the run so far read {self._samples}; its order is another one")
@@ -411,7 +411,7 @@ class Trainer:
             yield {name: array[self._order] for name, array in arrays.items()}
 
     def _pass(self, data, entry: str, batch_size: int | None) -> Iterator:
-        """The batches of one pass over data in its own order, without those that are shorter than the plan's."""
+        """The batches of one pass over data in its own order, without those that are smaller than the plan's."""
         if isinstance(data, Mapping):
             arrays, samples = self._table(data, entry)
             size = self._batch_size(batch_size, samples, entry)
@@ -449,7 +449,7 @@ class Trainer:
 
 
 def _list_inputs(plan: Plan, entry: str) -> dict[str, list[Binding]]:
-    """The inputs of an entry by name, of each specialisation."""
+    """The inputs of an entry by name, one binding per specialisation."""
     for candidate in plan.entries:
         if candidate.name == entry:
             inputs: dict[str, list[Binding]] = {}
@@ -462,7 +462,7 @@ def _list_inputs(plan: Plan, entry: str) -> dict[str, list[Binding]]:
 
 
 def _list_checkpoints(folder: Path) -> dict[int, Path]:
-    """The checkpoints in a run's folder by their steps. What a run that was killed while it saved has left is none."""
+    """The checkpoints in a run's folder by step. Folders left by a run that was killed while saving do not count."""
     if not folder.is_dir():
         return {}
     names = (re.fullmatch(r"step-([0-9]{10}|[1-9][0-9]{10,})", path.name) for path in folder.iterdir())
@@ -471,8 +471,8 @@ def _list_checkpoints(folder: Path) -> dict[int, Path]:
 
 @contextlib.contextmanager
 def _locked(folder: str | os.PathLike | None) -> Iterator[None]:
-    """Holds a folder of checkpoints for one run, by the lock that `gridloom train` takes; None is no folder. Raises ValueError where another
-    run keeps it."""
+    """Locks a folder of checkpoints for one run, with the lock of `gridloom train`; None needs no lock. Raises ValueError if another run
+    holds the lock."""
     if folder is None:
         yield
         return
@@ -491,7 +491,7 @@ def _locked(folder: str | os.PathLike | None) -> Iterator[None]:
                         f"checkpoint_dir {folder} is another run's that has not ended; wait for it, or name a new folder"
                     ) from None
                 time.sleep(0.02)
-            except OSError:  # a file system that cannot lock
+            except OSError:  # a file system without locks
                 break
         yield
     finally:
@@ -499,7 +499,7 @@ def _locked(folder: str | os.PathLike | None) -> Iterator[None]:
 
 
 def _list_run(path: str | os.PathLike) -> set[Path]:
-    """The checkpoints of a run's folder, or those up to the one at `path`."""
+    """The checkpoints in a run's folder, or those up to the checkpoint at `path`."""
     path = Path(path).resolve()
     if not (path / "manifest.json").exists():
         return set(_list_checkpoints(path).values())
@@ -526,7 +526,7 @@ def _call(callback, method: str, *arguments) -> None:
 
 
 def _convert(name: str, value, dtype: np.dtype) -> np.ndarray:
-    """The array in the input's element type, where that keeps its kind; a session refuses what is left."""
+    """The array in the input's element type, if both are floats or both integers; the session refuses other types."""
     array = to_numpy(value)
     if array.dtype == dtype:
         return array

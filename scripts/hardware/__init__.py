@@ -1,2 +1,2 @@
-"""The modules of scripts/gpu-check and scripts/cluster-check. Runs on a bare machine: the standard library and numpy;
-only `pack` needs a built checkout."""
+"""The modules of scripts/gpu-check and scripts/cluster-check. They need only the standard library and numpy; only `pack` needs a built
+checkout."""

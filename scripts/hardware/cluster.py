@@ -1,4 +1,4 @@
-"""The steps of cluster-check on each rank. All ranks run the same list of steps; rank 0 judges and reports."""
+"""The steps of cluster-check on each rank. All ranks run the same list of steps; rank 0 evaluates and reports."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from .report import MEASURED, PASS, Missing, Problem, Report, one_line
 from .world import Place, World, environment
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv")
-# A dead peer is noticed within a second; then a process needs time to end, on a busy machine more.
+# A dead peer is noticed within LIVENESS seconds; then a process needs up to SLACK seconds to end on a busy machine.
 LIVENESS, SLACK = 1.0, 4.0
-VICTIM_LIVES = 3.0  # seconds until the rank that is to die is killed
+VICTIM_LIVES = 3.0  # seconds until the victim is killed
 
 
 @dataclasses.dataclass
 class Result:
-    """The end of a rank's process, on the clock that all processes of a machine share."""
+    """How a rank's process ended. Times are on the clock that all processes of a machine share."""
 
     code: int
     out: str
@@ -48,8 +48,8 @@ class Result:
 
 @dataclasses.dataclass
 class Step:
-    """One thing that groups of ranks do at the same time, each group a job of its own. `judge` gets the results by
-    rank and returns what Report.check takes."""
+    """A command that groups of ranks run at the same time, each group as its own job. `judge` gets the results by rank and returns a
+    result for Report.check."""
 
     key: str
     section: str
@@ -62,13 +62,13 @@ class Step:
 
 
 def axis_groups(mesh: dict[str, int], axis: str) -> list[list[int]]:
-    """The ranks that differ in `axis` only, for each choice of the others; ranks are row-major over the mesh."""
+    """The groups of ranks that differ only in `axis`; ranks are row-major over the mesh."""
     ranks = np.arange(int(np.prod(list(mesh.values())))).reshape(list(mesh.values()))
     return np.moveaxis(ranks, list(mesh).index(axis), -1).reshape(-1, mesh[axis]).tolist()
 
 
 class Cluster:
-    """One rank's part. With `threads`, the only process: all ranks are threads of the programs it starts."""
+    """One rank's part. With `threads` this is the only process: all ranks are threads of the programs it starts."""
 
     def __init__(self, pack: Path, world: World, report: Report, work: Path, threads: bool):
         self.pack, self.world, self.report, self.work, self.threads = pack, world, report, work, threads
@@ -85,7 +85,7 @@ class Cluster:
         self.places: list[Place] = []
 
     def meet(self, limit: float = 60.0) -> None:
-        """Exchanges the ranks' positions. Raises Problem naming the ranks that do not arrive."""
+        """Exchanges the ranks' places. Raises Problem with the ranks that do not arrive."""
         mine = Place(socket.gethostname(), self.world.local_rank)
         leave(self.work / f"place-{self.world.rank}.json", dataclasses.asdict(mine))
         if self.threads:
@@ -108,7 +108,7 @@ class Cluster:
         self.places = [found[rank] for rank in range(self.world.size)]
 
     def read(self, name: str) -> dict | None:
-        """The files that a rank left, unless an earlier job of the same name left them."""
+        """The document that a rank left, or None. Files that an earlier job of the same name left are ignored."""
         path = self.work / f"{name}.json"
         if path.exists() and path.stat().st_mtime > self.begin - 60:
             return json.loads(path.read_text())
@@ -152,7 +152,7 @@ class Cluster:
         return steps
 
     def measured(self, judge):
-        """`judge`, but on fake GPUs only that it ran: their times are no GPU's."""
+        """`judge`; on fake GPUs it only checks that the step ran, since their times mean nothing."""
 
         def ran(results: dict[int, Result]) -> tuple[str, str, dict]:
             judge(results)
@@ -220,7 +220,7 @@ class Cluster:
         return steps
 
     def kill(self) -> Step:
-        # Ranks that only compute side by side would never notice.
+        # Ranks that do not communicate would never notice the death.
         talking = [p for p in self.document["plans"] if p["mesh"] and "refused" not in p and set(p["mesh"]) != {"data"}]
         plan = talking[0]
         everyone = list(range(self.world.size))
@@ -239,7 +239,7 @@ class Cluster:
             if running:
                 raise Problem(f"ranks {running} ended as if nothing had happened")
             slowest = max(took.values())
-            # One rank reports it, so that a large job does not repeat it.
+            # Only one rank reports it, so that a large job does not repeat it.
             telling = [rank for rank in took if f"rank {victim}" in results[rank].err]
             if not telling:
                 raise Problem(f"no other rank names rank {victim}; rank {min(took)}: {results[min(took)].last_line()}")
@@ -256,7 +256,7 @@ class Cluster:
 
     def run(self) -> None:
         for number, step in enumerate(self.steps()):
-            self.port = 29600 + number * 16 % 2000  # a port that was just used may not be free yet
+            self.port = 29600 + number * 16 % 2000  # a port that was just used may still be occupied
             if self.world.rank == 0:
                 self.report.check(
                     step.section, step.name, step.limit + 10, lambda step=step: step.judge(self.gather(step))
@@ -265,7 +265,7 @@ class Cluster:
                 self.take_part(step)
 
     def take_part(self, step: Step) -> Result | None:
-        """Runs this rank's process of `step`, if it has one, and leaves its result where rank 0 finds it."""
+        """Runs this rank's process of `step`, if it has one, and leaves the result for rank 0."""
         rank = self.world.rank
         group = next((g for g in step.groups if rank in g), None)
         if group is None:
@@ -281,7 +281,7 @@ class Cluster:
         if self.threads:
             if step.victim is not None or not step.groups:
                 return {}
-            # One group at a time would be the same again.
+            # Further groups would run the same command again.
             size = len(step.groups[0])
             return {0: self.start(step, {**os.environ}, ["-n", size, "--in-process"] if size > 1 else [])}
         mine = self.take_part(step)
@@ -322,9 +322,9 @@ class Cluster:
 
 
 def leave(path: Path, document: dict) -> None:
-    """Writes a file that others see whole or not at all."""
+    """Writes a file atomically, so that others never read a part."""
     part = path.with_suffix(".part")
-    part.unlink(missing_ok=True)  # of a job that was killed; a link goes, what it leads to stays
+    part.unlink(missing_ok=True)  # left by a killed job; of a link only the link is removed
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
         file.write(json.dumps(document))
     part.rename(path)
@@ -340,7 +340,7 @@ def load(folder: Path) -> dict[str, np.ndarray]:
 def expect_success(results: dict[int, Result]) -> None:
     failed = {rank: r for rank, r in results.items() if r.code}
     if failed:
-        # One rank reports the cause; the others' errors follow from it.
+        # The longest error names the cause; the other ranks' errors follow from it.
         rank = max(failed, key=lambda rank: len(failed[rank].err))
         raise Problem(f"rank {rank}: {failed[rank].last_line()}")
     for result in results.values():
@@ -391,8 +391,8 @@ def judge_overlap(results: dict[int, Result]) -> tuple[str, str, dict]:
 
 
 def work_folder(job: str, given: Path | None) -> Path:
-    """A folder that the ranks of this machine share. Its name can be guessed, so one that somebody else made, or may
-    write to, is refused."""
+    """A folder that the ranks of this machine share. Its name can be guessed, so a folder that another user made or may write to is
+    refused."""
     if given:
         given.mkdir(parents=True, exist_ok=True)
         return given

@@ -1,4 +1,4 @@
-"""The NVIDIA software of a machine, as the libraries report it."""
+"""The NVIDIA software of a machine, as its libraries report it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-# Library: the variable that names another file, the file names, and the function that returns the version.
+# Library: the variable that names a file to use instead, the file names, and the function that returns the version.
 LIBRARIES = {
     "cuBLASLt": ("GRIDLOOM_CUBLASLT", ("libcublasLt.so.13", "libcublasLt.so.12"), "cublasLtGetVersion"),
     "cuDNN": ("GRIDLOOM_CUDNN", ("libcudnn.so.9",), "cudnnGetVersion"),
@@ -16,7 +16,7 @@ LIBRARIES = {
 
 
 def _folders() -> list[Path]:
-    """Folders of these libraries that the loader does not know: Python packages and toolkits."""
+    """Folders of these libraries outside the loader's search path: Python packages and toolkits."""
     found = []
     for entry in sys.path:
         found += sorted(Path(entry or ".", "nvidia").glob("*/lib"))
@@ -41,8 +41,7 @@ def _version(library: ctypes.CDLL, function: str) -> str:
 
 
 def find_libraries() -> tuple[dict[str, str], list[str]]:
-    """Name to version and place of each library ("not found" where it is not), and the folders that a program's loader
-    must be reported."""
+    """Maps each library to its version and path, or to "not found"; also returns the folders to add to a program's library path."""
     versions, folders = {}, []
     for name, (variable, files, function) in LIBRARIES.items():
         candidates = [os.environ[variable]] if os.environ.get(variable) else list(files)
@@ -96,7 +95,7 @@ class Gpu:
 
     @property
     def fake(self) -> bool:
-        """An interpreter that tests run on, whose times mean nothing."""
+        """Whether this is the interpreter for tests, whose times mean nothing."""
         return self.name == "Fake GPU"
 
     def _call(self, function: str, *arguments) -> None:

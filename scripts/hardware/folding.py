@@ -1,4 +1,4 @@
-"""Folders of a pack that travel as archives, and are unpacked beside these when they are first used."""
+"""Folders of a pack that are stored as archives, and unpacked next to them when first used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-PRESET = 1  # nearly as small as the default's, in a tenth of the time
+PRESET = 1  # nearly as small as the default, in a tenth of the time
 
 
 def _archive(folder: Path) -> Path:
@@ -15,14 +15,14 @@ def _archive(folder: Path) -> Path:
 
 
 def fold(folder: Path) -> None:
-    """Puts an archive in the place of `folder`."""
+    """Replaces `folder` by an archive."""
     with tarfile.open(_archive(folder), "w:xz", preset=PRESET) as tar:
         tar.add(folder, arcname=folder.name)
     shutil.rmtree(folder)
 
 
 def unfold(folder: Path) -> None:
-    """Makes `folder` of its archive, where there is one and the folder is not there yet. Several processes may."""
+    """Unpacks the archive of `folder`, if there is one and the folder does not exist yet. Several processes may do so at once."""
     if folder.exists() or not _archive(folder).exists():
         return
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unfolding-") as temporary:
@@ -32,5 +32,5 @@ def unfold(folder: Path) -> None:
         try:
             Path(temporary, folder.name).rename(folder)
         except OSError:
-            if not folder.exists():  # else another process was faster
+            if not folder.exists():  # otherwise another process was faster
                 raise

@@ -23,7 +23,7 @@ from .training import train
 
 @dataclasses.dataclass
 class Check:
-    """A run of gpu-check: the pack, what runs its plans, and where results go."""
+    """A run of gpu-check: the pack, the program that runs its plans, and the report."""
 
     pack: Path
     report: Report
@@ -41,7 +41,7 @@ class Check:
     # Plans of the pack.
 
     def plans(self, mesh: bool = False, check: bool | None = None, trains: bool = False) -> list[dict]:
-        """Plans for this GPU, over several ranks or for one; of models, or of their training."""
+        """Plans for this GPU, for several ranks or for one, for inference or for training."""
         chosen = [
             p
             for p in self.document["plans"]
@@ -52,11 +52,11 @@ class Check:
         return chosen
 
     def compiled(self) -> list[dict]:
-        """Plans that exist; correctness has reported the others."""
+        """Plans that compiled; correctness has reported the others."""
         return [plan for plan in self.plans() if "refused" not in plan]
 
     def timed(self) -> Iterator[tuple[dict, str, dict[str, int]]]:
-        """The plans to time: a plan, a name for the sizes, and the sizes."""
+        """The plans to time, each with a name of the sizes, and the sizes."""
         for plan in self.compiled():
             if plan["precision"] in self.model(plan)["timed_in"]:
                 for label, dims in self.model(plan)["timed"].items():
@@ -85,7 +85,7 @@ class Check:
         return json.loads((self.folder(plan) / "manifest.json").read_text())
 
     def times(self, text: str, **figures) -> tuple[str, str, dict]:
-        """A measured result; on a fake GPU only that it ran, since its times are no GPU's."""
+        """A measured result; on a fake GPU only that the check ran, since its times mean nothing."""
         if self.gpu.fake:
             return PASS, "fake GPU: ran; its times mean nothing", {}
         return MEASURED, text, figures
@@ -117,8 +117,8 @@ class Check:
             self.report.check("weights", "random weights, bit for bit", limit, make)
 
     def run_all(self, plans: list[dict], *options) -> Iterator[tuple[dict, Callable[[], dict[str, np.ndarray]]]]:
-        """Each plan with a function that returns its outputs or raises what went wrong. Several run at a time: most of
-        a run is its start, and none of these is timed."""
+        """Yields each plan with a function that returns its outputs or raises its error. Several plans run at once: most of a run is
+        start-up, and none of these is timed."""
         workers = 1 if self.gpu.fake else max(1, min(4, (os.cpu_count() or 2) // 2))
         with ThreadPoolExecutor(workers) as pool:
             waiting = [(plan, pool.submit(self.run, plan, *options)) for plan in plans]
@@ -152,7 +152,7 @@ class Check:
             self.report.check("ranks that share this GPU (loopback) against one rank", name, 60, run)
 
     def against_one_rank(self, plan: dict, outputs: dict[str, np.ndarray]) -> str:
-        if plan["model"] not in self.outputs:  # the section on correctness was not asked for
+        if plan["model"] not in self.outputs:  # the correctness section was not selected
             alone = next(p for p in self.plans(check=True) if (p["model"], p["precision"]) == (plan["model"], "f32"))
             self.outputs[plan["model"]] = self.run(alone)
         worst = 0.0
@@ -162,7 +162,7 @@ class Check:
         return f"{worst:.1e} of the largest value from one rank's"
 
     def training(self) -> None:
-        """Steps of `gridloom train` on one rank, and on ranks that share this GPU: the losses are a CPU's."""
+        """Steps of `gridloom train` on one rank, and on ranks that share this GPU, against the losses of a CPU."""
         for plan in self.plans(trains=True) + self.plans(mesh=True, trains=True):
             ranks = f", {dims_text(plan['mesh'])} (loopback)" if plan["mesh"] else ""
 
@@ -217,7 +217,7 @@ class Check:
             ]
             try:
                 self.gridloom.call(*command, "--iters", 3, "--timeout", 30)
-            except Problem as problem:  # no version of NCCL promises it: either outcome is an answer
+            except Problem as problem:  # NCCL does not promise it, so either outcome is valid
                 return MEASURED, f"does not work: {problem}", {"works": False}
             return self.times("works: all_reduce of 1 KiB to 1 MiB is right", works=True)
 
@@ -248,7 +248,7 @@ class Check:
             self.report.check(section, "memory, a kernel that reads and writes", 60, copy)
 
     def times_section(self) -> list[dict]:
-        """Times of the timed models; returns what was measured, for comparisons."""
+        """Times the timed models. Returns the measurements, for comparisons."""
         measured = []
         for plan, label, dims in self.timed():
 
@@ -256,7 +256,7 @@ class Check:
                 options = ["--dim", dims_text(dims)] if dims else []
                 bench = ["bench", self.folder(plan), *options, "--iters", 3 if self.gpu.fake else 50]
                 plain = self.gridloom.json(*bench)
-                # Measures the libraries' algorithms and keeps the fastest beside the plan.
+                # Times the libraries' algorithms and stores the fastest with the plan.
                 made_up = steps.made_up_inputs(self.folder(plan), dims)
                 self.gridloom.call("run", self.folder(plan), *options, *made_up, "--autotune")
                 tuned = self.gridloom.json(*bench)
@@ -269,7 +269,7 @@ class Check:
         return measured
 
     def shares(self) -> None:
-        """The share of the ceilings that matrix products and fused kernels reach."""
+        """The share of the ceilings that library calls and fused kernels reach."""
         for plan, label, dims in self.timed():
 
             def share(plan=plan, dims=dims) -> tuple[str, str, dict]:
@@ -317,7 +317,7 @@ class Check:
 
 
 def describe_bench(figures: dict) -> str:
-    """Times of `bench --format json`: with CUDA graphs, and with its steps launched and timed one by one."""
+    """The times of `bench --format json`: with CUDA graphs, and with the steps launched and timed one by one."""
     return (
         f"{figures['device_ms']:.3f} ms on the device (gaps {figures['gap_percent']:.0f}%), {figures['median_ms']:.3f} ms with "
         f"inputs and outputs; step by step {figures['stepped_device_ms']:.3f} ms (gaps {figures['stepped_gap_percent']:.0f}%)"
@@ -325,7 +325,7 @@ def describe_bench(figures: dict) -> str:
 
 
 def check_gpu(pack: Path, report: Report, work: Path, compare_all, sections: list[str]) -> None:
-    """Runs the chosen sections. Raises NoGpu where there is none."""
+    """Runs the chosen sections. Raises NoGpu if there is no GPU."""
     gpu = Gpu()
     versions, folders = find_libraries()
     gridloom = Gridloom(pack / "bin" / "gridloom", work, folders)

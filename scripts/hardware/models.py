@@ -1,4 +1,4 @@
-"""The models that gpu-check and cluster-check run, as data. Names of sources are the packer's business (pack.py)."""
+"""The models that gpu-check and cluster-check run, as data. pack.py resolves the names of sources."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import dataclasses
 
 CHIPS = ("sm_80", "sm_90", "sm_100")
 
-# Relative to an output's largest value. Inputs of matrix products keep 10 bits of mantissa in tf32
-# and f16, 7 in bf16.
+# Relative to an output's largest value. Inputs of matrix products have 10 bits of mantissa in tf32 and f16, 7 in bf16.
 TOLERANCES = {"f32": 1e-4, "tf32": 5e-3, "f16": 1e-2, "bf16": 5e-2}
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """`source` is "zoo:NAME", "real:NAME" (trained, from an installed package), "made:NAME" (pack.py writes it).
-    `dims` are the sizes that specialisations have; `checked` those with which outputs are compared, and `timed` names
-    for those that are timed. With a `loss` its plans train: `optimizer` is theirs, and `labels` how many classes
-    there are."""
+    """`source` is "zoo:NAME", "real:NAME" (trained, from an installed package) or "made:NAME" (pack.py writes it). `dims` are the sizes
+    of the specialisations; `checked` are the sizes at which outputs are compared, and `timed` maps names to the sizes that are timed.
+    With a `loss` its plans train with `optimizer`, and `labels` is the number of classes."""
 
     name: str
     source: str
@@ -28,7 +26,7 @@ class Model:
     vocabulary: int = 2
     precisions: tuple[str, ...] = ("f32", "bf16")
     timed_in: tuple[str, ...] = ("bf16",)
-    generated: bool = False  # weights are made again on the machine that is checked
+    generated: bool = False  # weights are generated again on the machine under test
     check: bool = True
     loss: str = ""
     optimizer: str = ""
@@ -61,7 +59,7 @@ _EXPERTS = {
 }
 _PICTURES = {"blocks": (1, 2, 1, 1), "width": 16, "image": 64, "classes": 16}
 
-# Split over ranks: one of each kind of network. Eight heads, experts and pictures, so that eight ranks have work.
+# Split over ranks: one of each kind of network, with eight heads, experts and pictures, so that eight ranks have work.
 SPLIT = (
     Model("transformer", "zoo:bert", _ENCODER, {"batch": (8,), "sequence": (16,)}, vocabulary=2, precisions=("f32",)),
     Model("cnn", "zoo:resnet", _PICTURES, {"batch": (8,)}, precisions=("f32",)),
@@ -77,7 +75,7 @@ SPLIT = (
 )
 
 
-# Trained on the machine, on one rank and on two. Plain descent: Adam would make steps of what is only rounding in a gradient.
+# Trained on one rank and on two. Plain descent, because Adam would turn a gradient that is only rounding into a full step.
 TRAINED = (
     Model(
         "train-transformer",
@@ -105,7 +103,7 @@ TRAINING_STEPS = 10
 
 
 def small_models(small: dict) -> list[Model]:
-    """The zoo's architectures at the small sizes `small`: name to (model of the zoo, options)."""
+    """The zoo's architectures at the small sizes `small`, which maps names to (model of the zoo, options)."""
     sizes = {"batch": (2,), "sequence": (6,), "past": (3,)}
     precisions = ("f32", "tf32", "bf16", "f16")
     return [
@@ -194,8 +192,7 @@ TRUE = (
     ),
 )
 
-# Ceilings of the machine: a chain of square matrix products, and a kernel that reads and writes a
-# large state.
+# The machine's ceilings: a chain of square matrix products, and a kernel that reads and writes a large state.
 CEILINGS = (
     Model(
         "ceiling-matmul",
@@ -208,7 +205,7 @@ CEILINGS = (
     Model("ceiling-copy", "made:copy", {"size": 1 << 27}, state="state=next_state", precisions=("f32",), check=False),
 )
 
-# For trying all of it where a GPU is only interpreted.
+# For trying every section on an interpreted GPU.
 TINY = (
     Model(
         "bert-tiny",
@@ -238,7 +235,7 @@ TINY_CEILINGS = (
 
 
 def meshes(ranks: int) -> list[dict[str, int]]:
-    """Every way this check splits over `ranks`: each kind of parallelism alone, and mixed where the number allows."""
+    """Every split that the check tests over `ranks`: each kind of parallelism alone, and mixed if the number allows."""
     found = [{"data": ranks}, {"model": ranks}, {"pipe": ranks}]
     if ranks % 2 == 0 and ranks > 2:
         half = ranks // 2

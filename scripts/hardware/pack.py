@@ -1,5 +1,5 @@
-"""Makes what gpu-check and cluster-check carry to a machine without compiler, MLIR or internet: the runtime, plans,
-models, and what they should give. Needs a built checkout with onnx and ONNX Runtime."""
+"""Makes the packs of gpu-check and cluster-check, for machines without compiler, MLIR or internet: the runtime, plans, models, and
+reference outputs. Needs a built checkout with onnx and ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from .report import one_line
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 64 << 20
-# Libraries that every Linux has in the one right version; all others travel with the program.
+# Libraries that every Linux has in a suitable version; all others are packed with the program.
 SYSTEM_LIBRARIES = ("libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so", "ld-linux", "linux-vdso")
 
 
 def load_module(name: str, path: Path):
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look there
+    sys.modules[name] = module  # dataclasses look modules up there
     spec.loader.exec_module(module)
     return module
 
 
 class Packer:
-    """Fills the folder `out`. `tools` is the folder with gridloom and gridloom-compile."""
+    """Fills the folder `out`. `tools` is the folder of gridloom and gridloom-compile."""
 
     def __init__(self, out: Path, program: str, tools: Path, jobs: int, seed: int = 0):
         self.out, self.program, self.tools, self.jobs, self.seed = out, program, tools, jobs, seed
@@ -46,10 +46,10 @@ class Packer:
         for folder in ("bin", "lib", "models", "plans", "references"):
             (out / folder).mkdir(parents=True, exist_ok=True)
 
-    # Models and what they should give.
+    # Models and reference outputs.
 
     def add_model(self, model: Model) -> None:
-        """Writes the model, its recipe and its reference outputs, by ONNX Runtime at the sizes that are compared."""
+        """Writes the model, its recipe and its reference outputs, by ONNX Runtime at the sizes to compare."""
         import onnx
 
         if model.name in self.models:
@@ -98,7 +98,7 @@ class Packer:
             recorder.finish(self.seed, path.with_suffix(".recipe.json"))
 
     def _write_real(self, name: str, path: Path) -> dict:
-        """A trained model with the shapes of real inputs, which are returned."""
+        """Writes a trained model with the shapes of real inputs. Returns the inputs."""
         import onnx
         from gridloom import backend
 
@@ -117,7 +117,7 @@ class Packer:
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         inputs = inputs or zoo.random_inputs(graph, sizes, model.vocabulary)
         states = [n for n in inputs if model.state and n.startswith(model.state.split("=")[0].rstrip("*"))]
-        for name in states:  # a session begins with zeros
+        for name in states:  # states are zero in a new session
             inputs[name] = np.zeros_like(inputs[name])
         kept = model.state.split("=")[1].rstrip("*") if model.state else None
         names = [o.name for o in session.get_outputs() if not kept or not o.name.startswith(kept)]
@@ -127,7 +127,7 @@ class Packer:
         )
 
     def add_training(self, model: Model) -> None:
-        """Samples to train on, and the losses of a CPU rank's steps: references/NAME-data.npz and NAME-losses.npy."""
+        """Writes training samples and the losses of the steps on a CPU rank: references/NAME-data.npz and NAME-losses.npy."""
         import onnx
         from gridloom import zoo
 
@@ -151,7 +151,7 @@ class Packer:
     # Plans.
 
     def add_plan(self, model: Model, target: str, precision: str = "f32", mesh: dict[str, int] | None = None) -> None:
-        """Notes a plan to compile."""
+        """Adds a plan to compile."""
         mesh = mesh or {}
         words = [model.name, precision, *(f"{axis}{size}" for axis, size in mesh.items())]
         plan = {
@@ -180,7 +180,7 @@ class Packer:
         return command
 
     def compile(self) -> None:
-        """Compiles all plans. A refusal is kept with its line: the check reports it."""
+        """Compiles all plans. A refusal is stored with its error line, which the check reports."""
 
         def one(job) -> dict:
             plan, command = job
@@ -190,7 +190,7 @@ class Packer:
                 errors = [line for line in lines if "error: " in line] or lines
                 return {**plan, "refused": one_line(errors[0].partition("error: ")[2] or errors[0], 160)}
             folder = self.out / plan["path"]
-            shutil.rmtree(folder / "ir", ignore_errors=True)  # for people, as the report is: most of the bytes
+            shutil.rmtree(folder / "ir", ignore_errors=True)  # like the report for people only, and most of the bytes
             (folder / "report.json").unlink()
             (folder / "timeline.json").unlink()
             for ptx in folder.glob("kernels/*.ptx"):
@@ -239,12 +239,12 @@ class Packer:
             shutil.copy2(ROOT / "bench" / peer, self.out / peer)
 
     def fold(self) -> None:
-        """Compresses what no machine reads as it travels: the program, and the plans of each target."""
+        """Compresses the folders that no machine reads in the pack: the program, and the plans of each target."""
         for folder in (self.out / "bin", self.out / "lib", *sorted((self.out / "plans").iterdir())):
             fold(folder)
 
     def finish(self, **more) -> None:
-        """Writes pack.json, and removes weights that are made again."""
+        """Writes pack.json, and removes weights that will be generated again."""
         for entry in self.models.values():
             if "recipe" in entry:
                 (self.out / f"{entry['onnx']}.data").unlink()
@@ -255,7 +255,7 @@ class Packer:
 
 
 def archive(folder: Path, out: Path) -> int:
-    """Packs `folder` into the archive `out` (.tar.gz or .tar.xz) and returns its bytes."""
+    """Packs `folder` into the archive `out` (.tar.gz or .tar.xz). Returns its size in bytes."""
     form = {".gz": "w:gz", ".xz": "w:xz"}[out.suffix]
     with tarfile.open(out, form) as tar:
         tar.add(folder, arcname=out.name.split(".tar")[0])
@@ -267,7 +267,7 @@ def folder_bytes(folder: Path) -> int:
 
 
 def _matmul(weights, store, size: int):
-    """Four products of matrices size x size in a row; operands arise on the device, and little comes out."""
+    """A chain of four products of size x size matrices. Operands are computed on the device, and the output is small."""
     import onnx
     from gridloom.zoo.graph import FLOAT, GraphBuilder
 

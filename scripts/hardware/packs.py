@@ -26,9 +26,8 @@ def find_tools(folder: Path | None) -> Path:
 
 
 def build(out: Path, program: str, tools: Path, jobs: int, fill, folds: bool = False) -> int:
-    """Makes the pack `out`, a folder or an archive; `fill(packer)` adds models and plans and returns more for pack.json.
-    Where it `folds`, what it can is compressed in the folder too. Returns the exit code: 1 when the folder is larger
-    than it may be."""
+    """Makes the pack `out`, a folder or an archive. `fill(packer)` adds models and plans and returns further entries of pack.json.
+    `folds` also compresses parts of the folder. Returns the exit code: 1 if the folder exceeds its size limit, 2 for an unusable `out`."""
     begin = time.monotonic()
     if out.suffix and not out.name.endswith(ARCHIVES):
         print(f"error: {out} is neither a folder nor one of {', '.join(ARCHIVES)}", file=sys.stderr)

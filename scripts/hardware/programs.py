@@ -1,4 +1,4 @@
-"""Calls the gridloom program on arrays."""
+"""Runs the gridloom program on arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .report import Missing, Problem, call, one_line
 
 
 class Gridloom:
-    """The runtime's program in a folder `bin`, with the libraries beside it in `lib` where a pack brought them."""
+    """The gridloom program in a folder `bin`, with its libraries in `lib` next to it if a pack brought them."""
 
     def __init__(self, program: Path, work: Path, library_path: list[str] | None = None):
         self.program, self.work = program, work
@@ -29,7 +29,7 @@ class Gridloom:
         self.env = {"LD_LIBRARY_PATH": ":".join([*folders, *([old] if old else [])])} if folders else {}
 
     def call(self, *arguments, env: Mapping[str, str] | None = None) -> str:
-        """The output of a command. A failure is a Problem with its last line; so is a finding of a fake GPU."""
+        """The output of a command. A failed command raises Problem with its last line; so does a finding of a fake GPU."""
         result = call([self.program, *arguments], {**self.env, **(env or {})}, timeout=120)
         lines = result.stderr.strip().splitlines()
         if result.returncode:
@@ -43,7 +43,7 @@ class Gridloom:
         return json.loads(self.call(*arguments, "--format", "json", env=env))
 
     def run(self, plan: Path, inputs: Mapping[str, np.ndarray], *options, env=None) -> dict[str, np.ndarray]:
-        """Runs a plan and returns its outputs; their names are those of the files: '/' is '_'."""
+        """Runs a plan and returns its outputs, named like the files: with '_' for '/'."""
         with tempfile.TemporaryDirectory(dir=self.work) as folder:
             given = []
             for number, (name, array) in enumerate(inputs.items()):
@@ -54,7 +54,7 @@ class Gridloom:
 
 
 def compare(name: str, got: np.ndarray, want: np.ndarray, tolerance: float, largest: float) -> float:
-    """The largest difference relative to `largest`; a Problem when it is above `tolerance`, or shapes differ."""
+    """The largest difference relative to `largest`. Raises Problem if it exceeds `tolerance` or shapes differ."""
     if got.shape != want.shape:
         raise Problem(f"output {name} has shape {list(got.shape)}, expected {list(want.shape)}")
     a, b = got.astype(np.float64), want.astype(np.float64)
@@ -69,7 +69,7 @@ def compare(name: str, got: np.ndarray, want: np.ndarray, tolerance: float, larg
 
 
 class Reference:
-    """The expected outputs of a model: an .npz with inputs and, per output, all of it or a sample and its largest value."""
+    """The expected outputs of a model: an .npz with the inputs, and each output or a sample of it with its largest value."""
 
     SAMPLE = 4096
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def require(program: str, *modules: str) -> None:
-    """Goes on where this Python has the modules, else with that of a built checkout, else ends with what to do."""
+    """Returns if this Python has the modules; otherwise continues in a built checkout's Python, or exits with a remedy."""
     try:
         for name in modules:
             importlib.import_module(name)

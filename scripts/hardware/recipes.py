@@ -1,5 +1,5 @@
-"""Weights that are made again instead of being carried: where each lies in a model's data file, and the generator's
-arguments. `Recorder` notes them while the zoo writes a model; `make` writes the file anew, bit for bit."""
+"""Weights that are generated again instead of being packed: the offset of each in a model's data file, and the generator's arguments.
+`Recorder` records them while the zoo writes a model; `make` writes the file again, bit for bit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 
 def load_generator(path: Path):
-    """The module with the zoo's `Random`, loaded from its file: the rest of the zoo needs the package onnx."""
+    """The module with the zoo's `Random`, loaded from its file, because the rest of the zoo needs the package onnx."""
     spec = importlib.util.spec_from_file_location("gridloom_weights", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -22,7 +22,7 @@ def load_generator(path: Path):
 
 
 class Recorder:
-    """Stands in for the zoo's Random and ExternalFile while a model is written, and notes what was asked for."""
+    """Replaces the zoo's Random and ExternalFile while a model is written, and records the requests."""
 
     def __init__(self, generator, store):
         self.generator, self.store = generator, store
@@ -33,7 +33,7 @@ class Recorder:
 
     def get(self, name: str, shape, *, scale=None, mean=0.0) -> np.ndarray:
         array = self.generator.get(name, shape, scale=scale, mean=mean)
-        # Its address stays its own until the next weight is asked for.
+        # The address stays unique until the next weight is requested.
         self.asked = {array.ctypes.data: (name, array, scale, mean)}
         return array
 
@@ -53,7 +53,7 @@ class Recorder:
         return tensor
 
     def finish(self, seed: int, recipe: Path) -> dict:
-        """Writes `recipe` (and beside it what no generator gives), and takes the data file's digest."""
+        """Writes `recipe`, the weights without a generator next to it, and returns the entry with the data file's digest."""
         document = {
             "seed": seed,
             "file": self.path.name,
@@ -90,8 +90,8 @@ def _write(job) -> None:
 
 
 def make(recipes: list[Path], generator: Path, workers: int | None = None) -> int:
-    """Writes the data files of `recipes`, each beside its recipe, where they are not there yet; `generator` is the
-    zoo's weights.py. Returns the bytes written. Raises ValueError where a digest differs from the recorded one."""
+    """Writes the missing data files of `recipes`, each next to its recipe; `generator` is the zoo's weights.py. Returns the bytes
+    written. Raises ValueError if a digest differs from the recorded one."""
     jobs, files = [], []
     for recipe in recipes:
         document = json.loads(recipe.read_text())
@@ -113,7 +113,7 @@ def make(recipes: list[Path], generator: Path, workers: int | None = None) -> in
                 pass
             digests = pool.map(digest, [path for path, _ in files])
     except BaseException:
-        for path, _ in files:  # half-written files have the right size
+        for path, _ in files:  # half-written files already have the right size
             path.unlink(missing_ok=True)
         raise
     for (path, document), found in zip(files, digests):

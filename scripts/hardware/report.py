@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 SCHEMA = 1
-# The results of a check. A `none` is not a failure: something it needs is missing on this machine.
+# The results of a check. `none` is not a failure: this machine lacks something that the check needs.
 PASS, FAIL, MEASURED, NONE = "pass", "FAIL", "ok", "none"
 
 
@@ -22,7 +22,7 @@ class Problem(Exception):
 
 
 class Missing(Exception):
-    """A check does not concern this machine; the message says in one line what it would need."""
+    """A check does not apply to this machine; the message says in one line what it would need."""
 
 
 class OutOfTime(Exception):
@@ -55,7 +55,7 @@ def time_limit(seconds: float):
 def call(
     command: Sequence, env: Mapping[str, str] | None = None, timeout: float | None = None
 ) -> subprocess.CompletedProcess:
-    """Runs a command with its output captured. Whatever ends the wait ends all its processes too."""
+    """Runs a command and captures its output. If the wait is interrupted, all its processes end, too."""
     process = subprocess.Popen(
         [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
         text=True, errors="replace", env={**os.environ, **(env or {})}, start_new_session=True,
@@ -73,7 +73,7 @@ def call(
 
 
 class Report:
-    """Collects what checks found. `limit` is the time for all of them together, in seconds."""
+    """Collects results of checks. `limit` is the time for all of them together, in seconds."""
 
     def __init__(self, program: str, limit: float, quiet: bool = False):
         self.program, self.limit, self.quiet = program, limit, quiet
@@ -109,8 +109,8 @@ class Report:
         print(f"  {result:<5}{name:<46} {check['text']}", flush=True)
 
     def check(self, section: str, name: str, limit: float, run: Callable[[], str | tuple[str, str, dict]]) -> bool:
-        """Runs one check. It returns what to say (a pass), or (result, text, figures); raising Problem fails it, and so
-        does anything else it raises or a time limit, but for Missing. True when it did not fail."""
+        """Runs one check. `run` returns a text (a pass) or (result, text, figures). It fails by raising Problem or any other exception,
+        or by exceeding a time limit; Missing gives `none`. Returns True unless the check failed."""
         limit = min(limit, self.left)
         if limit <= 0:
             self.add(section, name, FAIL, f"not run: the time limit of {self.limit:.0f} s for all checks has passed")
@@ -124,7 +124,7 @@ class Report:
             result, text = NONE, str(missing)
         except (Problem, OutOfTime) as problem:
             text = str(problem)
-        except Exception as error:  # a check must not end the others
+        except Exception as error:  # one check must not end the others
             text = f"{type(error).__name__}: {error}"
         self.add(section, name, result, text, time.monotonic() - begin, figures)
         return result != FAIL

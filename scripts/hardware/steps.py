@@ -12,7 +12,7 @@ from .programs import Gridloom
 
 
 def made_up_inputs(plan: Path, dims: dict[str, int]) -> list[str]:
-    """Options that give a specialisation of `plan` made-up inputs: floats at random, integers 1."""
+    """Options with made-up inputs for a specialisation of `plan`: random floats, integers 1."""
     manifest = json.loads((plan / "manifest.json").read_text())
     for specialisation in manifest["entries"][0]["specialisations"]:
         if all(specialisation["dims"].get(name) == size for name, size in dims.items()):
@@ -25,8 +25,8 @@ def made_up_inputs(plan: Path, dims: dict[str, int]) -> list[str]:
 
 
 def measure(gridloom: Gridloom, plan: Path, dims: dict[str, int], repeat: int = 5) -> list[dict]:
-    """The compute steps of one run in order, launched one by one after warm-ups: name, node, ms, flops, bytes, and
-    whether it is a library's. Flops and bytes are None where the plan does not tell."""
+    """The compute steps of one run in order, launched one by one after warm-ups: name, node, ms, flops, bytes, and whether it calls a
+    library. Flops and bytes are None if the plan does not have them."""
     options = ["--dim", dims_text(dims)] if dims else []
     with tempfile.TemporaryDirectory(dir=gridloom.work) as folder:
         trace = Path(folder, "trace.json")
@@ -54,7 +54,7 @@ def library_rate(steps: list[dict]) -> tuple[float, float]:
 
 
 def kernels_rate(steps: list[dict], least_bytes: int = 1 << 20) -> tuple[float, int]:
-    """Median GB/s over the generated kernels that move at least `least_bytes`, and how many these are."""
+    """Median GB/s over the generated kernels that move at least `least_bytes`, and the number of these kernels."""
     moving = [step for step in steps if not step["library"] and (step["bytes"] or 0) >= least_bytes and step["ms"] > 0]
     return (
         (statistics.median(step["bytes"] / step["ms"] * 1e-6 for step in moving), len(moving)) if moving else (0.0, 0)

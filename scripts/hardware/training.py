@@ -13,7 +13,7 @@ from .report import Problem
 
 
 def train(gridloom: Gridloom, plan: Path, data: Path, steps: int, *options) -> np.ndarray:
-    """The loss of each step of a run on the samples in `data`, a .npz file. A Problem where a step was not taken, or no checkpoint
+    """The losses of the steps of a run on the samples in `data`, an .npz file. Raises Problem if a step was not taken or no checkpoint
     was written."""
     with tempfile.TemporaryDirectory(dir=gridloom.work) as folder:
         log, run = Path(folder, "log.csv"), Path(folder, "run")

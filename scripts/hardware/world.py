@@ -7,7 +7,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 
-# Launcher: rank, size, local rank, local size, and what names the job.
+# Launcher: the variables of rank, size, local rank, local size, and the job.
 _LAUNCHERS = {
     "torchrun": (
         "RANK",
@@ -30,7 +30,7 @@ _LAUNCHERS = {
         "SLURM_STEP_TASKS_PER_NODE",
         ("SLURM_JOB_ID", "SLURM_STEP_ID"),
     ),
-    # And what descends from it: Intel MPI, HPE PALS.
+    # And launchers derived from it: Intel MPI, HPE PALS.
     "MPICH": (
         "PMI_RANK",
         "PMI_SIZE",
@@ -44,7 +44,7 @@ _FOREIGN = ("OMPI_", "PMIX_", "PMI_", "MPI_LOCAL", "SLURM_", "TORCHELASTIC_")
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """A process among `size`; `local_rank` of `local_size` on this machine. `job` is equal for all of them."""
+    """A process among `size`, with `local_rank` among the `local_size` on this machine. All have the same `job`."""
 
     rank: int
     size: int
@@ -59,7 +59,7 @@ class World:
 
 
 def detect(env: Mapping[str, str] = os.environ) -> World | None:
-    """Rank and size from a launcher; None without one. Raises ValueError naming variables that are incomplete."""
+    """Rank and size from a launcher's variables, or None without a launcher. Raises ValueError naming the incomplete variables."""
     for source, (rank, size, local_rank, local_size, job) in _LAUNCHERS.items():
         if rank not in env and size not in env:
             continue
@@ -71,7 +71,7 @@ def detect(env: Mapping[str, str] = os.environ) -> World | None:
             )
         try:
             number, count = int(env[rank]), int(env[size])
-            # Slurm writes "2(x3)": two tasks on each of three machines.
+            # Slurm writes "2(x3)" for two tasks on each of three machines.
             local_count = int(env.get(local_size, str(count)).split("(")[0])
             local = int(env.get(local_rank, str(number)))
         except ValueError:
@@ -103,8 +103,8 @@ class Place:
 
 
 def environment(places: list[Place], members: list[int], rank: int, job: str, port: int) -> dict[str, str]:
-    """The environment of member `rank` of a job of its own that `members` form, which meet at `port` where they are on
-    several machines: torchrun's variables, and of this machine's GPUs those of the members."""
+    """The environment of `rank` in a job of its own that `members` form: torchrun's variables, and the members' GPUs of this machine.
+    Members on several machines meet at `port`."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
     here = [member for member in members if places[member].machine == places[rank].machine]
     env.update(RANK=str(members.index(rank)), WORLD_SIZE=str(len(members)))

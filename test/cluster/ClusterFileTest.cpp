@@ -1,4 +1,4 @@
-//===- ClusterFileTest.cpp - files of clusters, sound and not -------------===//
+//===- ClusterFileTest.cpp - files of clusters, valid and invalid ---------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -23,7 +23,7 @@ protected:
     std::ofstream(path) << text;
     return readCluster(path, error);
   }
-  /// The error of a file that has to be refused.
+  /// The error message for a file that must be refused.
   std::string refuse(const std::string &text) {
     error.clear();
     EXPECT_FALSE(read(text)) << text;
@@ -37,7 +37,7 @@ protected:
   std::string error;
 };
 
-/// Two devices and a link, with the link's numbers.
+/// Two devices and a link with these numbers.
 std::string makePair(const std::string &numbers) {
   return R"({"devices": [{"name": "a", "kind": "cpu"}, {"name": "b", "kind": "cpu"}],
              "links": [{"ends": ["a", "b"], )" +
@@ -91,7 +91,7 @@ TEST_F(ClusterFileTest, AllFieldsAreRead) {
   EXPECT_EQ(makeMachine(*cluster, 4).levels, (std::vector<Level>{{4, 2e-6, 4e11}}));
 }
 
-/// Ranks that share cores of a kind whose rates are those of so many.
+/// Four ranks that share `cores` cores, of a kind whose rates are those of `kindCores` cores.
 std::string makeRanks(const std::string &kindCores, const std::string &cores) {
   return R"({"device_kinds": [{"name": "core", "memory_bytes_per_second": 1e10, "launch_seconds": 0,
     "collective_launch_seconds": 0, "flops_per_second": {"contraction": {"f32": 1e9}}, "cores": )" +
@@ -198,7 +198,7 @@ TEST_F(ClusterFileTest, LinksThatAreWrong) {
   EXPECT_THAT(refuse(joined(R"(["gpu", "s"])")), HasSubstr("no links join device 2 with device 0"));
 }
 
-/// A line of a group is as many links as the group has devices.
+/// A link entry of a group counts as one link per device of the group.
 TEST_F(ClusterFileTest, MoreLinksThanAreRead) {
   auto make = [](int lines) {
     std::string links;
@@ -243,7 +243,8 @@ TEST_F(ClusterFileTest, KindsThatAreWrong) {
         HasSubstr("device_kinds[0].efficiency: 'memory' has to be a list of [size, share]"));
 }
 
-/// Ten thousand hosts of ten devices, each device and link on its own line, in any order of speeds.
+/// Ten thousand hosts of ten devices. Each device and link has a line of its own, links in random
+/// order of speeds.
 TEST_F(ClusterFileTest, LargeFilesAreReadQuickly) {
   constexpr int devices = 100'000;
   std::string text = "{\"devices\": [";

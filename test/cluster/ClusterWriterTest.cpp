@@ -21,7 +21,7 @@ namespace {
 
 class ClusterWriterTest : public testing::Test {
 protected:
-  /// The cluster as it is read from what it is written as, with its own name.
+  /// Writes the cluster to a file and reads it back, under its own name.
   Cluster writeAndRead(const Cluster &cluster) {
     std::ofstream(path) << formatCluster(cluster);
     std::string error;
@@ -47,7 +47,7 @@ TEST_F(ClusterWriterTest, PresetsAreReadAsTheyWereWritten) {
     }
 }
 
-/// Numbers of all magnitudes, with all their digits.
+/// Draws clusters with numbers of all magnitudes and all their digits.
 class RandomCluster {
 public:
   explicit RandomCluster(unsigned seed) : random(seed) {}
@@ -112,13 +112,13 @@ Cluster RandomCluster::make() {
   auto count = static_cast<uint32_t>(cluster.devices.size());
   double seconds = number(), bytes = number();
   for (uint32_t node = 0; node < cluster.getNumNodes(); ++node) {
-    // Rows of equal links, which can be described as one, and rows that nearly are.
+    // Rows of equal links, which the writer can merge, and rows that nearly are.
     if (draw(0, 3) == 0)
       bytes = number();
     uint32_t to = count + (draw(0, 7) == 0 ? cluster.numSwitches - 1 : 0);
     if (node != to)
       cluster.links.push_back({node, to, seconds, {bytes, draw(0, 3) ? bytes : number()}});
-    if (node != count) // all are joined
+    if (node != count) // every node is connected
       cluster.links.push_back({node, count, seconds, {bytes, bytes}});
   }
   return cluster;

@@ -42,7 +42,7 @@ TEST(CostsTest, TreesTakeStepsInTheLogarithm) {
                    3 * kAlpha + 5.0 / 6 * kAll);
   EXPECT_DOUBLE_EQ(getTreeSeconds(Collective::Broadcast, kBytes, kTier), 3 * kAlpha + kAll);
   EXPECT_DOUBLE_EQ(getTreeSeconds(Collective::AllToAll, kBytes, kTier), 3 * kAlpha + 1.5 * kAll);
-  for (int64_t ranks : {2, 4, 8}) // as many steps as halvings
+  for (int64_t ranks : {2, 4, 8}) // one step per halving
     EXPECT_DOUBLE_EQ(getTreeSeconds(Collective::Broadcast, 0, {ranks, 1, 1}), ranks == 2   ? 1
                                                                               : ranks == 4 ? 2
                                                                                            : 3);
@@ -85,7 +85,7 @@ TEST(CostsTest, TheBestIsTakenAndStarted) {
             7e-6 + std::min({getRingSeconds(kind, bytes, flat), getTreeSeconds(kind, bytes, flat),
                              getTieredSeconds(kind, bytes, group)}));
       }
-  // Each is the best somewhere.
+  // Each algorithm is the fastest somewhere.
   Tier wide{5, 1e-6, 1e9};
   EXPECT_LT(getRingSeconds(Collective::AllReduce, 1e9, wide),
             getTreeSeconds(Collective::AllReduce, 1e9, wide));
@@ -136,7 +136,7 @@ TEST(CostsTest, WorkTakesTheLongerOfArithmeticAndTraffic) {
   DeviceKind kind = makeKind();
   Work product{WorkClass::Contraction, NumberType::F32, 1e9, 1e3, 1e3};
   EXPECT_DOUBLE_EQ(getComputeSeconds(kind, product), 5e-6 + 0.1);
-  Work copy{WorkClass::Other, NumberType::F32, 1e3, 2e6, 1e6}; // what is read counts as well
+  Work copy{WorkClass::Other, NumberType::F32, 1e3, 2e6, 1e6}; // reads count as well
   EXPECT_DOUBLE_EQ(getComputeSeconds(kind, copy), 5e-6 + 3e-3);
   EXPECT_EQ(getComputeSeconds(kind, Work{}), 0);
 }

@@ -1,4 +1,4 @@
-//===- FitTest.cpp - rates recovered from times ---------------------------===//
+//===- FitTest.cpp - rates recovered from timings -------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -26,7 +26,7 @@ DeviceKind makeTruth() {
   return kind;
 }
 
-/// Times of all sizes by the cost library's own formulas.
+/// Work of all sizes, timed three times each by the cost library's own formulas.
 std::vector<WorkSample> makeSamples(const DeviceKind &truth) {
   std::vector<WorkSample> samples;
   auto add = [&](const Work &work) {
@@ -39,13 +39,13 @@ std::vector<WorkSample> makeSamples(const DeviceKind &truth) {
     if (size > 1e3)
       add({WorkClass::Other, NumberType::F32, 4 * size, size / 16, size / 16});
     for (NumberType type : {NumberType::F32, NumberType::F64, NumberType::Bf16})
-      if (size > (type == NumberType::F32 ? 1e3 : 1e5)) // where f32 shows more than launches
+      if (size > (type == NumberType::F32 ? 1e3 : 1e5)) // where f32 outweighs the launch
         add({WorkClass::Contraction, type, size, std::sqrt(size), std::sqrt(size)});
   }
   return samples;
 }
 
-/// The estimates of a kind for works, over those of another one.
+/// The largest factor by which the estimates of `kind` and `truth` differ, at least 1.
 double getWorstRatio(const DeviceKind &kind, const DeviceKind &truth,
                      std::span<const WorkSample> samples) {
   double worst = 1;
@@ -77,7 +77,7 @@ TEST(FitTest, WorkGivesTheRatesItWasTimedWith) {
   EXPECT_LT(getWorstRatio(kind, truth, samples), 1.15);
 }
 
-/// Times in which arithmetic hides half of the memory traffic.
+/// Contractions that hide none, half and all of their memory traffic.
 TEST(FitTest, WorkTellsHowMuchIsHidden) {
   DeviceKind truth = makeTruth();
   for (double share : {0.0, 0.5, 1.0}) {
@@ -101,7 +101,7 @@ TEST(FitTest, SlowMomentsDoNotCount) {
   for (unsigned seed = 0; seed < 10; ++seed) {
     std::mt19937 random(seed);
     std::vector<WorkSample> samples = makeSamples(truth);
-    // One of three times of each work is up to twenty times too long.
+    // The first of each work's three times is up to twenty times too long.
     for (size_t i = 0; i < samples.size(); i += 3)
       samples[i].seconds *= std::uniform_real_distribution<double>(1, 20)(random);
     DeviceKind kind;
@@ -123,7 +123,7 @@ TEST(FitTest, TimesThatAreNoneArePassedOver) {
   EXPECT_EQ(untouched, makeTruth());
 }
 
-/// A machine so slow to launch that nothing else shows still gets rates.
+/// A machine whose launches outweigh everything else still gets rates.
 TEST(FitTest, LaunchesThatHideAllElse) {
   DeviceKind truth = makeTruth(), kind;
   truth.launchSeconds = 1;
@@ -185,7 +185,7 @@ TEST(FitTest, SlowCollectivesDoNotCount) {
   EXPECT_LT(fit.medianError, 0.1);
 }
 
-/// One size, or two ranks only: there is no one answer, but a sound one.
+/// Too few samples for one answer still give usable numbers.
 TEST(FitTest, FewCollectives) {
   for (size_t count : {1, 2, 5}) {
     std::vector<CollectiveSample> samples = makeCollectives(2e-5, 1e-5, 2e9);
@@ -199,7 +199,7 @@ TEST(FitTest, FewCollectives) {
   }
 }
 
-/// Many samples of one size do not outweigh few of another.
+/// Many samples of one size do not outweigh a few of another.
 TEST(FitTest, SizesCountAlike) {
   std::vector<CollectiveSample> samples = {{Collective::Permute, 2, 1e7, 1e-2}};
   for (int i = 0; i < 1000; ++i)

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kGiga = 1e9;
 
-/// Hosts of so many devices, each on a switch of 400 GB/s with one adapter of 40 to the network.
+/// Hosts of `sizes` devices, each on a switch of 400 GB/s with one network adapter of 40 GB/s.
 Cluster makeHostsOf(const std::vector<uint32_t> &sizes) {
   Cluster cluster;
   cluster.kinds = {*findKind("H100-80GB")};
@@ -45,7 +45,8 @@ TEST(MachineTest, AnAdapterPerDeviceIsItsOwn) {
   ASSERT_EQ(machine.levels.size(), 2U);
   EXPECT_EQ(machine.levels[0], (Level{8, 2e-6, 360 * kGiga}));
   EXPECT_EQ(machine.levels[1].bytesPerSecond, 40 * kGiga);
-  // A host's other devices may have the adapter: within the host, across, within the host.
+  // The route may go through another device of the host that has the adapter: within the host,
+  // across, within the host.
   EXPECT_LE(machine.levels[1].latencySeconds, 18e-6);
   EXPECT_GE(machine.levels[1].latencySeconds, 14e-6);
 }
@@ -57,8 +58,8 @@ TEST(MachineTest, FewDevicesOfACluster) {
   EXPECT_EQ(makeMachine(cluster, 12).levels.size(), 2U);
 }
 
-/// Two leaves of two hosts with 4 adapters of 50 GB/s, one link upward of 100: every device has an
-/// eighth of it.
+/// Two leaf switches, each with two hosts of 4 adapters of 50 GB/s and one uplink of 100 GB/s:
+/// every device gets an eighth of the uplink.
 TEST(MachineTest, LinksBetweenSwitchesAreShared) {
   Cluster cluster;
   cluster.kinds = {*findKind("H100-80GB")};
@@ -94,7 +95,7 @@ TEST(MachineTest, UnequalHostsHaveWhatDividesThem) {
   EXPECT_EQ(machine.levels[0].block, 6);
   machine = makeMachine(makeHostsOf({8, 4, 8}), 20);
   EXPECT_EQ(machine.levels[0].block, 4);
-  // Of no size are all aligned rows of ranks on one host: all ranks are as far as the network.
+  // No block size puts every aligned block of ranks on one host: all use the network.
   machine = makeMachine(makeHostsOf({3, 4, 1}), 8);
   ASSERT_EQ(machine.levels.size(), 1U);
   EXPECT_LT(machine.levels[0].bytesPerSecond, 40 * kGiga);
@@ -117,7 +118,7 @@ TEST(MachineTest, AxesAreOnTheLevelsOfTheirStrides) {
   EXPECT_EQ(placeGroup(machine, {{{4, 8}}}), (Group{{4, 9, 10}}));
   EXPECT_EQ(placeGroup(machine, {{{16, 1}}}), (Group{{8, 1, 100}, {2, 9, 10}}));
   EXPECT_EQ(placeGroup(machine, {{{8, 4}}}), (Group{{2, 1, 100}, {4, 9, 10}}));
-  // Several axes: data=4 outside, model=2 and tensor=4 inside.
+  // Groups over several axes: data=4 outside, model=2 and tensor=4 inside.
   EXPECT_EQ(placeGroup(machine, {{{2, 4}, {4, 1}}}), (Group{{8, 1, 100}}));
   EXPECT_EQ(placeGroup(machine, {{{4, 8}, {4, 1}}}), (Group{{4, 1, 100}, {4, 9, 10}}));
   EXPECT_EQ(placeGroup(machine, {}), Group());
@@ -131,7 +132,7 @@ TEST(MachineTest, AxesThatFitNoBlockAreOutside) {
   EXPECT_EQ(placeGroup(machine, {{{3, 1}}}), (Group{{3, 1, 100}}));
 }
 
-/// Two hosts of so many devices, which share cores; rates are those of one core.
+/// Two hosts of `devices` devices each, which share `cores` cores; rates are those of one core.
 Cluster makeSharedHosts(uint32_t devices, int64_t cores) {
   Cluster cluster = makeHostsOf({devices, devices});
   DeviceKind &kind = cluster.kinds[0];
@@ -147,7 +148,7 @@ TEST(MachineTest, DevicesOfAHostShareItsCores) {
   Cluster cluster = makeSharedHosts(4, 4);
   EXPECT_EQ(makeMachine(cluster, 4).kinds, cluster.kinds);
   EXPECT_EQ(makeMachine(cluster, 8).kinds, cluster.kinds);
-  // Two ranks alone have two cores each: twice the rate, in parts of half the size.
+  // Two ranks alone get two cores each: twice the rate, and each core does half of the work.
   DeviceKind two = makeMachine(cluster, 2).kinds[0];
   EXPECT_EQ(two.cores, 2);
   EXPECT_EQ(two.bytesPerSecond, 2 * cluster.kinds[0].bytesPerSecond);
@@ -155,7 +156,7 @@ TEST(MachineTest, DevicesOfAHostShareItsCores) {
             2 * cluster.kinds[0].getRate(WorkClass::Contraction, NumberType::F32));
   EXPECT_EQ(two.efficiency[0].at(2e6), 0.5);
   EXPECT_EQ(two.launchSeconds, 1e-6);
-  // A rank has whole threads.
+  // A rank gets a whole number of threads.
   EXPECT_EQ(makeMachine(cluster, 3).kinds[0].cores, 1);
 }
 
@@ -167,9 +168,9 @@ TEST(MachineTest, RanksBeyondTheCoresTakeTurns) {
   EXPECT_EQ(half.launchSeconds, 2e-6);
   EXPECT_EQ(half.collectiveSeconds, 1e-5);
   EXPECT_EQ(half.efficiency, cluster.kinds[0].efficiency);
-  // The fullest host counts: five ranks are four and one.
+  // The fullest host counts: of five ranks it has four.
   EXPECT_EQ(makeMachine(cluster, 5).kinds[0].cores, 0.5);
-  // A device with cores of its own does not help the others.
+  // A device with cores of its own does not speed up the others.
   cluster.sharedCores.pop_back();
   EXPECT_EQ(makeMachine(cluster, 8).kinds[0].cores, 0.5);
   EXPECT_EQ(makeMachine(cluster, 1).kinds[0].cores, 2);
@@ -179,7 +180,7 @@ TEST(MachineTest, RatesOfSeveralCoresAreScaledBothWays) {
   DeviceKind kind = makeSharedHosts(1, 1).kinds[0], four = withCores(kind, 4);
   EXPECT_EQ(withCores(four, 1), kind);
   EXPECT_EQ(withCores(withCores(four, 0.25), 1), kind);
-  kind.cores = 0; // not known
+  kind.cores = 0; // unknown
   EXPECT_EQ(withCores(kind, 4), kind);
 }
 

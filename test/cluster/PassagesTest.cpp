@@ -1,4 +1,4 @@
-//===- PassagesTest.cpp - passages against the times they are parts of ----===//
+//===- PassagesTest.cpp - passages against the times that they add up to --===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -31,7 +31,7 @@ double sum(const std::vector<Passage> &passages) {
   return seconds;
 }
 
-/// Every kind on every way to place an axis of four clusters, at sizes at which each algorithm
+/// Every kind at every placement of an axis on four clusters, at sizes at which each algorithm
 /// wins.
 TEST(PassagesTest, TheySumUpToTheTime) {
   size_t several = 0, wide = 0;
@@ -77,7 +77,8 @@ TEST(PassagesTest, TiersGoInAndOutAgain) {
   EXPECT_DOUBLE_EQ(passages[1].getTransferSeconds(), 24e6 / 4 / 1e9);
 }
 
-/// Eight devices of a host share the way out of it, so each loads its own with an eighth.
+/// A ring leaves each host of eight devices once and has the bandwidth of all eight for it, so it
+/// loads the outer level for an eighth of the time.
 TEST(PassagesTest, ARingLoadsEveryLevelByItsShare) {
   PlacedGroup group{{{8, 0, 300e9}, {64, 0, 290e9}}, {0, 1}};
   std::vector<Passage> passages = getPassages(Collective::AllReduce, 1e12, group);

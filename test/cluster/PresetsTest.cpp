@@ -1,4 +1,4 @@
-//===- PresetsTest.cpp - clusters that are known by name ------------------===//
+//===- PresetsTest.cpp - clusters known by name ---------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

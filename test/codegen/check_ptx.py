@@ -29,8 +29,7 @@ def bf16_value(bits):
 
 
 def run(folder, code, name, grid, threads, inputs, outputs):
-    """The contents of `outputs`, by size, when kernel `name` of a PTX text has run. Leaving its memory, races and the
-    like end all."""
+    """Runs kernel `name` of a PTX text and returns the contents of `outputs`. Exits if it accesses foreign memory, races or the like."""
     ptx = folder / "kernel.ptx"
     ptx.write_text(code, encoding="utf-8")
     files = [folder / f"tensor{number}" for number in range(len(inputs) + len(outputs))]
@@ -98,7 +97,7 @@ def case_split_heads():
 
 
 def case_embed():
-    # Indices outside are clamped: the interpreter would refuse to read there.
+    # Indices out of range must be clamped: the interpreter refuses such reads.
     table, index = reals(80), [3, 9, 0, 99, 5, -4]
     rows = [min(max(i, 0), 9) for i in index]
     return [("f", table), ("q", index)], [("f", [table[i * 8 + k] for i in rows for k in range(8)])]
@@ -152,7 +151,7 @@ TOLERANCE = {"f": 2e-6, "e": 1e-3, "y": 8e-3}
 
 def main():
     text = open(sys.argv[1], encoding="utf-8").read()
-    # Each kernel is a module of its own, behind a line that says how it is launched.
+    # Each kernel is a module of its own, after a line with its launch dimensions.
     launch = r"// kernel (\w+) grid (\d+) x (\d+) x (\d+) block (\d+)\n(.*?)(?=// kernel|\Z)"
     kernels = {name: (code, *map(int, sizes)) for name, *sizes, code in re.findall(launch, text, re.S)}
     cases = {name[5:]: value for name, value in globals().items() if name.startswith("case_")}

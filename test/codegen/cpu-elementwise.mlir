@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --plan-emit-cpu --canonicalize --cse | FileCheck %s
 
-// Rows are those of the output; the bias is read along them. 40 = 2 * 16 + 8.
+// Loops are over rows of the output, along which the bias is read. 40 = 2 * 16 + 8.
 // CHECK-LABEL: func.func private @bias_gelu.rows
 // CHECK-SAME: (%[[X:.*]]: memref<320xf32>, %[[B:.*]]: memref<40xf32> {llvm.noalias}, %[[Y:.*]]: memref<320xf32>, %[[LO:.*]]: index, %[[HI:.*]]: index)
 // CHECK: scf.for %[[R:.*]] = %[[LO]] to %[[HI]]
@@ -21,7 +21,7 @@ plan.kernel @bias_gelu in_place = [#plan.in_place<output = 0, input = 0>] {
   loom.yield %2 : tensor<8x40xf32>
 }
 
-// All dimensions are one loop, cut in pieces of 1024.
+// All dimensions become one loop over blocks of 1024.
 // CHECK-LABEL: func.func private @collapsed.rows
 // CHECK: %[[P:.*]] = arith.muli %{{.*}}, %c1024
 // CHECK: scf.for %{{.*}} = %[[P]] to %{{.*}} step %c16
@@ -32,7 +32,7 @@ plan.kernel @collapsed {
   loom.yield %0 : tensor<4x32x64xf32>
 }
 
-// Scalars that a row shares are computed once per row, before its loop.
+// Scalars that are equal within a row are computed once per row, before its loop.
 // CHECK-LABEL: func.func private @uniform.rows
 // CHECK: scf.for
 // CHECK: %[[S:.*]] = memref.load %{{.*}} : memref<8xf32>
@@ -47,7 +47,7 @@ plan.kernel @uniform {
   loom.yield %2 : tensor<8x64xf32>
 }
 
-// Booleans are bytes.
+// Booleans are stored as bytes.
 // CHECK-LABEL: func.func private @select.rows
 // CHECK-SAME: memref<64xi8>
 // CHECK: %[[M:.*]] = vector.load %{{.*}} : memref<64xi8>, vector<16xi8>

@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --plan-emit-cpu --canonicalize --cse | FileCheck %s
 
-// Reshape and transpose are only index arithmetic: whole heads move as vectors.
+// Reshape and transpose become index arithmetic: whole heads move as vectors.
 // CHECK-LABEL: func.func private @split_heads.rows
 // CHECK-NOT: vector.gather
 // CHECK: vector.load %{{.*}} vector<16xf32>
@@ -12,7 +12,7 @@ plan.kernel @split_heads {
   loom.yield %1 : tensor<2x3x8x32xf32>
 }
 
-// Rows are copied; an index outside the table reads its nearest row.
+// Rows are copied; an index out of range is clamped to the nearest row.
 // CHECK-LABEL: func.func private @embed.rows
 // CHECK: %[[I:.*]] = memref.load %{{.*}} : memref<6xi64>
 // CHECK: %[[C:.*]] = arith.index_cast %[[I]]
@@ -26,7 +26,7 @@ plan.kernel @embed {
   loom.yield %0 : tensor<2x3x32xf32>
 }
 
-// A concatenation is a loop per part, without branches inside.
+// A concatenation is a loop per operand, without branches inside.
 // CHECK-LABEL: func.func private @concatenate.rows
 // CHECK: scf.for
 // CHECK: scf.for
@@ -42,7 +42,7 @@ plan.kernel @concatenate {
   loom.yield %0 : tensor<8x96xf32>
 }
 
-// Small constants lie beside the code.
+// Small constants are stored next to the code.
 // CHECK: memref.global "private" constant @constant.rows.constant0 : memref<3xf32> = dense<[1.000000e+00, 2.000000e+00, 3.000000e+00]>
 // CHECK-LABEL: func.func private @constant.rows
 // CHECK: memref.get_global @constant.rows.constant0

@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --plan-emit-cpu --canonicalize --cse | FileCheck %s
 
-// Three passes; the exponentials are kept for the last.
+// Three passes; the exponentials are kept for the last pass.
 // CHECK-LABEL: func.func private @softmax.rows
 // CHECK: %[[KEPT:.*]] = memref.alloca() {alignment = 64 : i64} : memref<32xf32>
 // CHECK: scf.for %[[R:.*]] =
@@ -37,7 +37,7 @@ plan.kernel @layer_norm {
   loom.yield %0 : tensor<8x32xf32>
 }
 
-// A reduction over a leading dimension accumulates lanes side by side.
+// A reduction over a leading dimension accumulates vector lanes side by side.
 // CHECK-LABEL: func.func private @pool.rows
 // CHECK: scf.for %{{.*}} iter_args(%[[A:.*]] = %{{.*}}) -> (vector<16xf32>)
 // CHECK: %[[V:.*]] = vector.load %{{.*}} : memref<640xf32>, vector<16xf32>

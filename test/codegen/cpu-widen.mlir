@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --plan-emit-cpu --canonicalize --cse | FileCheck %s
 
-// 16-bit floats are widened where they are loaded and rounded where they are stored, once.
+// 16-bit floats are widened when loaded and rounded once, when stored.
 // CHECK-LABEL: func.func private @chain.rows
 // CHECK: vector.load {{.*}}vector<16xf16>
 // CHECK: arith.extf {{.*}} : vector<16xf16> to vector<16xf32>
@@ -16,7 +16,7 @@ plan.kernel @chain {
   loom.yield %1 : tensor<4096xf16>
 }
 
-// What only moves stays as it is.
+// Values that are only moved are not widened.
 // CHECK-LABEL: func.func private @moved.rows
 // CHECK-NOT: extf
 // CHECK: return
@@ -26,7 +26,7 @@ plan.kernel @moved {
   loom.yield %0 : tensor<32x64xf16>
 }
 
-// A conversion to f32 gives what was computed, one to f16 rounds, and both may leave the kernel.
+// A conversion to f32 returns the unrounded value, one to f16 rounds it; both may leave the kernel.
 // CHECK-LABEL: func.func private @conversions.rows
 // CHECK: %[[S:.*]] = arith.addf {{.*}} : vector<16xf32>
 // CHECK: vector.store %[[S]]

@@ -29,7 +29,7 @@ plan.kernel @tall {
   loom.yield %0 : tensor<384xf32>
 }
 
-// A softmax across columns: the block that has reduced them writes them, read once.
+// A softmax across columns: the block that reduces them reads them once and writes them.
 // CHECK-LABEL: gpu.func @across
 // CHECK-COUNT-4: vector.load {{.*}} : memref<8192xf32>
 // CHECK-NOT: vector.load {{.*}} : memref<8192xf32>

@@ -1,7 +1,7 @@
 // RUN: gridloom-opt %s --plan-emit-gpu --canonicalize --cse | FileCheck %s
 // RUN: gridloom-opt %s --plan-print-ptx -o /dev/null | FileCheck %s --check-prefix=PTX
 
-// Threads have four neighbours each; 80 of them are inside. Indices are of 32 bits.
+// Each thread computes four neighbours; 80 threads are in range. Indices have 32 bits.
 // CHECK-LABEL: gpu.module @bias_gelu
 // CHECK: gpu.func @bias_gelu(%[[X:.*]]: memref<320xf32>, %[[B:.*]]: memref<40xf32> {llvm.noalias, llvm.readonly}, %[[Y:.*]]: memref<320xf32>) kernel
 // CHECK: %[[ITEM:.*]] = arith.addi {{.*}} overflow<nsw, nuw> : i32
@@ -27,7 +27,7 @@ plan.kernel @bias_gelu in_place = [#plan.in_place<output = 0, input = 0>] {
   loom.yield %2 : tensor<8x40xf32>
 }
 
-// Long rows: blocks are rows along x and parts of them along y, and nothing is divided.
+// Long rows: the grid has the rows along x and the parts of a row along y, so nothing is divided.
 // CHECK-LABEL: gpu.module @rows
 // CHECK-NOT: arith.divui
 // CHECK-NOT: scf.if
@@ -41,7 +41,7 @@ plan.kernel @rows {
   loom.yield %1 : tensor<512x3072xf32>
 }
 
-// 91 elements are 22 vectors of four and three elements, each with a thread.
+// 91 elements are 22 vectors of four and three single elements, with one thread each.
 // CHECK-LABEL: gpu.module @odd
 // CHECK: arith.cmpi ult, {{.*}}, %c22_i32
 // CHECK: vector.store
@@ -57,7 +57,7 @@ plan.kernel @odd {
   loom.yield %2 : tensor<7x13xf32>
 }
 
-// Rows that start at 2 are aligned for two.
+// Rows that start at column 2 are aligned for vectors of two.
 // CHECK-LABEL: gpu.module @unaligned
 // CHECK-NOT: scf.if
 // CHECK: vector.load {{.*}}vector<2xf32>
@@ -68,7 +68,7 @@ plan.kernel @unaligned {
   loom.yield %0 : tensor<64x4xf32>
 }
 
-// 128 bits are eight of 16 and sixteen of 8, where there is enough work.
+// 128 bits hold eight 16-bit or sixteen 8-bit elements, used if there is enough work.
 // CHECK-LABEL: gpu.module @halves
 // CHECK: vector.load {{.*}}vector<8xbf16>
 // CHECK: vector.store {{.*}}vector<8xbf16>
@@ -88,7 +88,7 @@ plan.kernel @bytes {
   loom.yield %0 : tensor<1024x1024xi8>
 }
 
-// A place beyond 31 bits.
+// An index beyond 31 bits.
 // CHECK-LABEL: gpu.module @huge
 // CHECK: arith.muli {{.*}} : index
 plan.kernel @huge {

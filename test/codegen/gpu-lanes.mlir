@@ -5,7 +5,7 @@
 // Running values
 //===----------------------------------------------------------------------===//
 
-// A warp has a lane: four neighbouring elements a thread, whose totals it scans by shuffles.
+// A warp computes a lane: four neighbouring elements per thread, whose totals it scans by shuffles.
 // CHECK-LABEL: gpu.func @warp_scan
 // CHECK: scf.for
 // CHECK: vector.load {{.*}} vector<4xf32>
@@ -23,7 +23,7 @@ plan.kernel @warp_scan {
   loom.yield %0 : tensor<10x128xf32>
 }
 
-// A block has a long one: its warps meet in shared memory. 16-bit floats are added as f32.
+// A block computes a long lane: warps exchange totals in shared memory. 16-bit floats add as f32.
 // CHECK-LABEL: gpu.func @block_scan
 // CHECK-SAME: workgroup({{.*}} : memref<8xf32, #gpu.address_space<workgroup>>
 // CHECK: gpu.barrier
@@ -36,7 +36,7 @@ plan.kernel @block_scan {
   loom.yield %0 : tensor<3x5001xbf16>
 }
 
-// Many lanes beside each other: a thread each.
+// Many lanes next to each other: one thread each.
 // CHECK-LABEL: gpu.func @walk
 // CHECK-NOT: gpu.shuffle
 // CHECK: gpu.return
@@ -52,7 +52,7 @@ plan.kernel @walk {
 //===----------------------------------------------------------------------===//
 
 // Few updates of a large cache: a thread copies four elements, unless the output is the input, and
-// then applies the updates that fall into them, in order. Nothing is atomic.
+// then applies their updates in order. No atomics are used.
 // CHECK-LABEL: gpu.func @cache
 // CHECK-NOT: atomic
 // CHECK: arith.cmpi ne
@@ -72,7 +72,7 @@ plan.kernel @cache {
 // Order
 //===----------------------------------------------------------------------===//
 
-// Eight lanes of 64 words to a block.
+// Eight lanes of 64 words per block.
 // CHECK-LABEL: gpu.func @short_lanes
 // CHECK-SAME: workgroup({{.*}} : memref<512xi64, #gpu.address_space<workgroup>>
 // PTX: // kernel short_lanes grid 13 x 1 x 1 block 256
@@ -82,7 +82,7 @@ plan.kernel @short_lanes {
   loom.yield %0 : tensor<100x8xi64>
 }
 
-// A few of a vocabulary: a block a lane, the best in shared memory.
+// The top few of a vocabulary: a block per lane, with the best in shared memory.
 // CHECK-LABEL: gpu.func @vocabulary
 // CHECK-SAME: memref<2048xi64, #gpu.address_space<workgroup>>
 // CHECK-SAME: memref<32xi32, #gpu.address_space<workgroup>>
@@ -93,7 +93,7 @@ plan.kernel @vocabulary {
   loom.yield %0 : tensor<2x50xi64>
 }
 
-// All of a long lane: in place in the output.
+// Sorting all of a long lane happens in place, in the output.
 // CHECK-LABEL: gpu.func @whole
 // CHECK-SAME: workgroup({{.*}} : memref<4096xi64, #gpu.address_space<workgroup>>
 // PTX: // kernel whole grid 1 x 1 x 1 block 1024
@@ -103,7 +103,7 @@ plan.kernel @whole {
   loom.yield %0 : tensor<20000xi64>
 }
 
-// 64 bits and a place make words of 128; places alone are kept in the output.
+// 64 bits and an index make 128-bit words; indices alone are kept in the output.
 // CHECK-LABEL: gpu.func @wide_words
 // CHECK-SAME: memref<2048xi128, #gpu.address_space<workgroup>>
 // PTX: // kernel wide_words grid 1 x 1 x 1 block 512

@@ -1,10 +1,10 @@
 // RUN: gridloom-opt %s --plan-emit-gpu --canonicalize --cse | FileCheck %s
 // RUN: gridloom-opt %s --plan-print-ptx -o /dev/null | FileCheck %s --check-prefix=PTX
 
-// The matrix lies across the sum: two threads side by side have vectors of four columns, 32 bytes;
-// of the other 128 each has six rows, all of them under way at once. Shuffles join those of a warp,
-// shared memory the warps. What follows is computed by those who store. One block on a multiprocessor
-// is enough: registers are for loads under way.
+// The matrix is contiguous across the sum: two neighbouring threads have vectors of four columns,
+// together 32 bytes; each of the 128 pairs has six rows, all loaded at once. Shuffles add the sums of
+// a warp, shared memory those of the warps. The storing threads compute the epilogue. One block per
+// multiprocessor is enough: registers are for loads in flight.
 // CHECK-LABEL: gpu.func @across
 // CHECK-SAME: nvvm.minctasm = 1
 // CHECK-NOT: scf.for
@@ -23,8 +23,8 @@ plan.kernel @across {
   loom.yield %1 : tensor<1x768xf32>
 }
 
-// The matrix lies along the sum: a warp has a column, and reads it once for all rows. 16-bit floats
-// are summed in f32, and rounded after what follows.
+// The matrix is contiguous along the sum: a warp computes a column, and reads it once for all rows.
+// 16-bit floats are summed in f32 and rounded after the epilogue.
 // CHECK-LABEL: gpu.func @along
 // CHECK-NOT: scf.for
 // CHECK-COUNT-3: vector.load {{.*}} : memref<3072000xbf16>, vector<8xbf16>
@@ -43,7 +43,7 @@ plan.kernel @along {
   loom.yield %1 : tensor<2x4000xbf16>
 }
 
-// Long sums are loops over batches of vectors.
+// Long sums become loops over batches of vectors.
 // CHECK-LABEL: gpu.func @long
 // CHECK: scf.for
 // CHECK-COUNT-8: vector.load {{.*}} : memref<6291456xf16>, vector<8xf16>
@@ -56,7 +56,7 @@ plan.kernel @long {
   loom.yield %0 : tensor<1x768xf16>
 }
 
-// Five rows would read the matrix once, but have no registers for their sums.
+// Five rows would read the matrix once, but their sums do not fit into registers.
 // CHECK-LABEL: gpu.func @more
 // PTX-LABEL: kernel more
 plan.kernel @more {

@@ -1,8 +1,8 @@
 // RUN: gridloom-opt %s --plan-emit-gpu --canonicalize --cse | FileCheck %s
 // RUN: gridloom-opt %s --plan-print-ptx -o /dev/null | FileCheck %s --check-prefix=PTX
 
-// A warp has a row: two reductions by five shuffles each, no shared memory. The row stays in
-// registers: it is read once, 128 bits a thread.
+// A warp computes a row: two reductions by five shuffles each, no shared memory. The row stays in
+// registers, so it is read once, 128 bits per thread.
 // CHECK-LABEL: gpu.func @warp
 // CHECK-NOT: scf.for
 // CHECK: vector.load {{.*}}vector<4xf32>
@@ -20,7 +20,7 @@ plan.kernel @warp {
   loom.yield %0 : tensor<40x128xf32>
 }
 
-// A block has a long row, three vectors a thread; its warps meet in shared memory, once a reduction.
+// A block computes a long row, three vectors per thread, and uses shared memory once per reduction.
 // CHECK-LABEL: gpu.func @block
 // CHECK-SAME: workgroup({{.*}} : memref<8xf32, #gpu.address_space<workgroup>> {llvm.align = 32 : i64}, {{.*}} : memref<8xf32, #gpu.address_space<workgroup>>
 // CHECK-NOT: scf.for
@@ -39,7 +39,7 @@ plan.kernel @block {
   loom.yield %0 : tensor<16x3072xf32>
 }
 
-// As many threads as a row has vectors.
+// As many threads as the row has vectors.
 // CHECK-LABEL: gpu.func @norm
 // PTX-LABEL: kernel norm grid 64 x 1 x 1 block 192
 plan.kernel @norm {
@@ -60,7 +60,7 @@ plan.kernel @odd {
   loom.yield %0 : tensor<8x127xf32>
 }
 
-// Too long for registers: loops over the row, one per pass.
+// A row too long for registers: one loop over the row per pass.
 // CHECK-LABEL: gpu.func @longest
 // CHECK-COUNT-3: scf.for
 // PTX-LABEL: kernel longest grid 2 x 1 x 1 block 1024
@@ -70,7 +70,7 @@ plan.kernel @longest {
   loom.yield %0 : tensor<2x65536xf32>
 }
 
-// 16 bits: eight elements a thread, computed in f32.
+// 16-bit floats: eight elements per thread, computed in f32.
 // CHECK-LABEL: gpu.func @halves
 // CHECK: vector.load {{.*}}vector<8xf16>
 // CHECK: arith.extf {{.*}}vector<8xf32>

@@ -1,8 +1,8 @@
 // RUN: gridloom-opt %s --plan-emit-gpu --canonicalize --cse | FileCheck %s
 // RUN: gridloom-opt %s --plan-print-ptx -o /dev/null | FileCheck %s --check-prefix=PTX
 
-// A tile of 32 x 32 through shared memory, rows a word longer: both sides of it are contiguous. Four
-// of its rows a thread, no branch and no loop where tiles fit.
+// A tile of 32 x 32 in shared memory, with rows padded by a word, makes reads and writes contiguous.
+// Each thread moves four of its rows; without partial tiles there is no branch and no loop.
 // CHECK-LABEL: gpu.func @plain
 // CHECK-SAME: workgroup({{.*}} : memref<1056xf32, #gpu.address_space<workgroup>>
 // CHECK-NOT: scf
@@ -20,7 +20,7 @@ plan.kernel @plain {
   loom.yield %0 : tensor<192x64xf32>
 }
 
-// The batch is along z. At the edges reads repeat the last element, and nothing is written outside.
+// The batch is along z. At the edges reads repeat the last element; nothing is written out of range.
 // CHECK-LABEL: gpu.func @batched
 // CHECK: gpu.block_id z
 // CHECK: arith.minui
@@ -34,7 +34,7 @@ plan.kernel @batched {
   loom.yield %0 : tensor<5x33x40xf32>
 }
 
-// Of 16 bits, a thread has two elements each time: a word.
+// Of 16-bit elements, each thread moves two at once: a word.
 // CHECK-LABEL: gpu.func @halves
 // CHECK-SAME: memref<4224xf16, #gpu.address_space<workgroup>>
 // CHECK: vector.load {{.*}}vector<2xf16>
@@ -46,7 +46,7 @@ plan.kernel @halves {
   loom.yield %0 : tensor<64x128xf16>
 }
 
-// What is fused comes after the tile; an operand that lies as the output does goes past it.
+// Fused operations come after the tile; operands with the output's layout bypass it.
 // CHECK-LABEL: gpu.func @fused
 // CHECK: gpu.barrier
 // CHECK: memref.load %{{.*}} : memref<2048xf32>

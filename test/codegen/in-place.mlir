@@ -1,7 +1,7 @@
 // RUN: gridloom-opt %s --plan-emit-cpu | FileCheck %s --check-prefix=CPU
 // RUN: gridloom-opt %s --plan-emit-gpu | FileCheck %s --check-prefix=GPU
 
-// What a kernel records as in place may be one memory; all else is promised to be apart.
+// Arguments that a kernel records as in place may alias; all others are noalias.
 
 // CPU-LABEL: func.func private @none.rows
 // CPU-SAME: (%{{[a-z0-9]+}}: memref<64xf32> {llvm.noalias}, %{{[a-z0-9]+}}: memref<64xf32> {llvm.noalias}, %{{[a-z0-9]+}}: memref<64xf32> {llvm.noalias}, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: index)
@@ -33,7 +33,7 @@ plan.kernel @both in_place = [#plan.in_place<output = 0, input = 0>, #plan.in_pl
   loom.yield %0 : tensor<64xf32>
 }
 
-// Of two outputs each is apart from what the other may lie on only as far as it says.
+// An output is noalias to the memory that another output may reuse only as far as recorded.
 // CPU-LABEL: func.func private @two.rows
 // CPU-SAME: (%{{[a-z0-9]+}}: memref<64xf32>, %{{[a-z0-9]+}}: memref<64xf32> {llvm.noalias}, %{{[a-z0-9]+}}: memref<64xf32> {llvm.noalias}, %{{[a-z0-9]+}}: memref<64xf32>, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: index)
 // GPU-LABEL: gpu.func @two
@@ -55,7 +55,7 @@ plan.kernel @scatter in_place = [#plan.in_place<output = 0, input = 0>] {
   loom.yield %0 : tensor<5x4xf32>
 }
 
-// Lanes that record nothing promise that nothing overlaps.
+// Lanes without records promise that nothing overlaps.
 // CPU-LABEL: func.func private @running.rows
 // CPU-SAME: (%{{[a-z0-9]+}}: memref<20xf32> {llvm.noalias}, %{{[a-z0-9]+}}: memref<20xf32> {llvm.noalias}, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: index)
 // GPU-LABEL: gpu.func @running

@@ -1,4 +1,4 @@
-//===- PlanJobs.cpp - runs the entries of a plan --------------------------===//
+//===- PlanJobs.cpp - runs a plan's entries -------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -31,7 +31,7 @@ gridloom::testing::runEntries(const std::string &folder,
       current = "entry '" + entry + "'";
       const rt::EntrySpecialisation &only = job.getPlan().getEntry(entry).specialisations.front();
       for (const auto &[name, tensor] : inputs) {
-        // What nothing reads, once simplified, is no input of the plan.
+        // The plan has no inputs that nothing reads after simplification.
         if (!only.findInput(name))
           continue;
         rt::HostArray array =

@@ -13,13 +13,13 @@ using namespace gridloom::testing;
 
 namespace {
 
-/// Whole numbers below this are exact in f32, and so are their sums.
+/// Whole numbers below this are exact in f32, and so are sums of two.
 constexpr double kExactBound = 1 << 22;
-/// Bounds of what is not exact stay small, so that tolerances do.
+/// Limits of inexact values, which keep tolerances small.
 constexpr double kSmoothBound = 1e4;
 constexpr double kMaxError = 2e-2;
 constexpr int64_t kMaxElements = 4096;
-/// A rounding of f32, and room for different algorithms.
+/// A rounding of f32, with some room for different algorithms.
 constexpr double kRounding = 1e-6;
 
 int64_t product(const std::vector<int64_t> &shape) {
@@ -40,7 +40,7 @@ template <typename T> std::string join(const std::vector<T> &list) {
   return "[" + text + "]";
 }
 
-/// What an input or output carries.
+/// The attributes of an input or output.
 std::string describe(const std::string &name, size_t rank) {
   std::string names;
   for (size_t i = 0; i < rank; ++i)
@@ -83,8 +83,8 @@ std::vector<int64_t> ProgramGenerator::pickShape(int64_t rank) {
 // Operations
 //===----------------------------------------------------------------------===//
 
-/// Writes `%n = loom.<op> : <type>`. `type` is what comes before the result's: operands in
-/// parentheses, or a list, or nothing.
+/// Writes `%n = loom.<op> : <type>`. `type` precedes the result's type: operand types in
+/// parentheses, a list, or nothing.
 ProgramGenerator::Value ProgramGenerator::emit(const std::string &op, const std::string &type,
                                                Value result) {
   result.name = "%v" + std::to_string(state.next);
@@ -109,7 +109,7 @@ ProgramGenerator::Value ProgramGenerator::binary(const std::string &op, const Va
 }
 
 ProgramGenerator::Value ProgramGenerator::splat(const Value &like, double value) {
-  // A constant's type is written with its value.
+  // A constant's type follows its value.
   std::string literal =
       like.element == "f32" ? std::to_string(value) : std::to_string(int64_t(value));
   return emit("constant dense<" + literal + ">", "",
@@ -135,14 +135,14 @@ ProgramGenerator::Value ProgramGenerator::multiply(const Value &lhs, const Value
   return binary("multiply", lhs, rhs, bound, error + (error > 0 ? bound * kRounding : 0));
 }
 
-/// A softmax's derivative is at most 1/2 per element of the largest difference in a row.
+/// A softmax's derivative is at most 1/2 for each element of the largest difference in a row.
 ProgramGenerator::Value ProgramGenerator::softmax(const Value &input, int64_t dim) {
   return emit("softmax " + input.name + " dim = " + std::to_string(dim), "",
               {"", "f32", input.shape, 1, 2 * input.error + 1e-5});
 }
 
 //===----------------------------------------------------------------------===//
-// Where values come from
+// Choosing values
 //===----------------------------------------------------------------------===//
 
 ProgramGenerator::Value ProgramGenerator::addInput(const std::string &element,
@@ -174,7 +174,7 @@ ProgramGenerator::Value ProgramGenerator::addParameter(const std::vector<int64_t
     [[fallthrough]];
   case 2:
   case 3:
-    // Weights have no batch.
+    // Weights have no batch dimension.
     if (!batched)
       return addWeight(shape);
     [[fallthrough]];
@@ -194,7 +194,7 @@ size_t ProgramGenerator::pickIndex(const std::string &element) {
     state.values.push_back(addInput(element, pickShape(pick(1, 3)), -3, 3));
     return state.values.size() - 1;
   }
-  // Late values more often: programs are deep rather than wide.
+  // Later values are likelier: programs are deep rather than wide.
   return fitting[std::max(pick(0, fitting.size() - 1), pick(0, fitting.size() - 1))];
 }
 
@@ -207,7 +207,7 @@ ProgramGenerator::Value ProgramGenerator::pickLike(const Value &like) {
     return use(fitting[pick(0, fitting.size() - 1)]);
   if (like.element != "f32")
     return addInput(like.element, like.shape, -3, 3);
-  // A bias along the last dimension, as models have it.
+  // A bias along the last dimension, as in models.
   if (!like.shape.empty() && int64_t(like.shape.size()) > first() && chance(30)) {
     Value bias = addWeight({like.shape.back()});
     return spread(bias, like.shape, {int64_t(like.shape.size()) - 1});
@@ -215,7 +215,7 @@ ProgramGenerator::Value ProgramGenerator::pickLike(const Value &like) {
   return addParameter(like.shape);
 }
 
-/// Adds a result where its values are still small enough; a step may leave dead operations.
+/// Keeps a result whose values are small enough; a rejected step may leave dead operations.
 bool ProgramGenerator::keep(const Value &value) {
   bool small = value.error == 0 ? value.bound <= kExactBound
                                 : value.bound <= kSmoothBound && value.error <= kMaxError;
@@ -298,7 +298,7 @@ bool ProgramGenerator::addDivide() {
       binary("divide", lhs, positive, lhs.bound, lhs.error + lhs.bound * (rhs.error + kRounding)));
 }
 
-/// Only exact values are compared: a rounding may not decide.
+/// Compares exact values only: the result must not depend on rounding.
 bool ProgramGenerator::addSelect() {
   Value lhs = use(pickIndex("f32")), rhs = pickLike(lhs);
   if (lhs.error > 0 || rhs.error > 0)
@@ -370,7 +370,7 @@ bool ProgramGenerator::addReshape() {
     shape[where] /= divisor;
     shape.insert(shape.begin() + where + 1, divisor);
   } else if (chance(50) && where + 1 < count) {
-    // No factors in common: the hard case.
+    // Sizes without common factors, the hard case.
     std::swap(shape[where], shape[where + 1]);
   } else if (count < 4) {
     shape.insert(shape.begin() + where + (batched ? 1 : 0), 1);
@@ -449,7 +449,7 @@ bool ProgramGenerator::addConcatenate() {
       emit("concatenate " + names + " dim = " + std::to_string(dim), "(" + types + ")", result));
 }
 
-/// Rows of a table by indices that come in, or of a value by indices in the state.program.
+/// Gathers rows of a table, or parts of a value, by indices from an input.
 bool ProgramGenerator::addGather() {
   Value table, indices;
   int64_t dim = 0;
@@ -494,7 +494,7 @@ bool ProgramGenerator::addDot() {
     else if (chance(20))
       batchDims.push_back(i);
   }
-  // What has the batch on both sides is multiplied within it.
+  // If both sides have the batch, it is a batch dimension of the product.
   bool withBatch = batched && chance(40);
   if (batched && !withBatch)
     batchDims.clear();
@@ -504,7 +504,7 @@ bool ProgramGenerator::addDot() {
     if (std::find(contract.begin(), contract.end(), i) == contract.end() &&
         std::find(batchDims.begin(), batchDims.end(), i) == batchDims.end())
       free.push_back(i);
-  // The rhs has the batch, contracted and at most one free dimension in any order.
+  // The rhs has the batch dimensions, the contracted ones and at most one free one, in any order.
   struct Dim {
     int64_t size, batch, contract;
   };
@@ -584,8 +584,8 @@ bool ProgramGenerator::addLayerNorm() {
   bool isRms = chance(40);
   Value scale = addWeight({size}), bias = !isRms && chance(70) ? addWeight({size}) : Value{};
   std::string vector = typeOf("f32", {size}), type = typeOf("f32", input.shape);
-  // Rows divide by 1 / sqrt(variance + 1/2); a mean's cancellation costs as much as the input is
-  // large.
+  // The largest divisor is 1 / sqrt(variance + 1/2); the mean's cancellation costs error in
+  // proportion to the input.
   double bound = scale.bound * std::sqrt(double(size)) + bias.bound;
   double error =
       scale.bound * 4 * (input.error + (1 + input.bound) * 2 * kRounding) + bound * kRounding;
@@ -595,7 +595,7 @@ bool ProgramGenerator::addLayerNorm() {
                    {"", "f32", input.shape, bound, error}));
 }
 
-/// What knows where it is: an index along a dimension, or a literal with different elements.
+/// Position-dependent values: an index along a dimension, or a literal with different elements.
 bool ProgramGenerator::addPosition() {
   Value like = use(pickIndex("f32"));
   int64_t rank = like.shape.size(), dim = pick(first(), std::max<int64_t>(first(), rank - 1));
@@ -640,7 +640,7 @@ bool ProgramGenerator::addAttention() {
                    {"", "f32", {b, s, e}, 2, 2 * t * weights.error}));
 }
 
-/// gelu(x w1) w2: what tensor parallelism splits by column, then by row.
+/// gelu(x w1) w2, which tensor parallelism splits by column, then by row.
 bool ProgramGenerator::addPerceptron() {
   Value input = use(pickIndex("f32"));
   int64_t rank = input.shape.size();
@@ -726,7 +726,7 @@ RandomProgram ProgramGenerator::generate() {
   state.values.push_back(addInput("f32", pickShape(pick(1, 3)), -3, 3));
   int64_t steps = pick(3, 12);
   for (int64_t done = 0, tries = 0; done < steps && tries < 100; ++tries) {
-    // A step that is given up leaves nothing behind.
+    // An abandoned step must leave nothing behind.
     State before = state;
     if (addStep())
       ++done;
@@ -737,7 +737,7 @@ RandomProgram ProgramGenerator::generate() {
   for (const RandomInput &input : state.program.inputs)
     arguments += (arguments.empty() ? "" : ", ") + ("%" + input.name) + ": " +
                  typeOf(input.element, input.shape) + describe(input.name, input.shape.size());
-  // What nobody reads comes out, the last value at least.
+  // Unused values become outputs, at least the last one.
   state.values.back().used = false;
   for (const Value &value : state.values) {
     if (value.used || value.element == "i1")

@@ -1,4 +1,4 @@
-//===- ProgramGenerator.h - random programs of the loom dialect -*- C++ -*-===//
+//===- ProgramGenerator.h - random programs of the loom dialect -----------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -13,18 +13,18 @@
 
 namespace gridloom::testing {
 
-/// Numbers in the file that all weights of random programs are parts of.
+/// The number of elements in the weight file that all random programs share.
 inline constexpr int64_t kNumWeightElements = 1 << 14;
 
 struct RandomInput {
   std::string name;
   std::string element; ///< f32 or i64
   std::vector<int64_t> shape;
-  int64_t low = 0, high = 0; ///< values are whole numbers of [low, high]
+  int64_t low = 0, high = 0; ///< values are whole numbers in [low, high]
 };
 
-/// An output that may differ between two runs by `error` at most: 0 where all arithmetic before it
-/// is exact, as sums and products of small whole numbers are.
+/// An output that may differ between two runs by at most `error`: 0 if all arithmetic before it is
+/// exact, like sums and products of small whole numbers.
 struct RandomOutput {
   std::string name;
   double error = 0;
@@ -32,17 +32,17 @@ struct RandomOutput {
 
 struct RandomProgram {
   std::string name;
-  std::string text; ///< its weights, and one function
+  std::string text; ///< weights and one function
   std::vector<RandomInput> inputs;
   std::vector<RandomOutput> outputs;
-  /// Names and ranks of inputs, weights and outputs: what a user may shard.
+  /// Names and ranks of inputs, weights and outputs, which users may shard.
   std::vector<std::pair<std::string, int64_t>> values;
   int64_t numOperations = 0;
 };
 
-/// Writes a program of 3 to 12 steps, some of which are several operations, on tensors of at most
-/// 4096 elements. With `rows`, all inputs and outputs have one leading dimension, a multiple of it,
-/// and no step mixes what differs in it, so that the program can run on micro-batches.
+/// Writes a program of 3 to 12 steps, some of several operations, on tensors of at most 4096
+/// elements. With `rows`, all inputs and outputs have a leading dimension that is a multiple of it,
+/// and no step mixes rows, so that the program can run on micro-batches.
 class ProgramGenerator {
 public:
   ProgramGenerator(std::string name, uint64_t seed, int64_t rows);
@@ -62,7 +62,7 @@ private:
   bool chance(int percent) { return pick(1, 100) <= percent; }
   int64_t pickSize();
   std::vector<int64_t> pickShape(int64_t rank);
-  /// The first dimension a step may change.
+  /// The first dimension that a step may change.
   int64_t first() const { return batched ? 1 : 0; }
 
   Value emit(const std::string &op, const std::string &type, Value result);

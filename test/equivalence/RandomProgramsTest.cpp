@@ -1,12 +1,12 @@
-//===- RandomProgramsTest.cpp - compiled on many ranks against one --------===//
+//===- RandomProgramsTest.cpp - compiled on many ranks and on one ---------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
 // Random programs are compiled for a mesh with random shardings, and for one rank, and run with all
-// ranks in this process. Where arithmetic is exact outputs must be equal bit by bit; elsewhere they
-// may differ by a bound that follows from the program. A few programs run by default;
+// ranks in this process. Outputs must be equal bit by bit where arithmetic is exact; elsewhere they
+// may differ by a bound that follows from the program. By default a few programs run;
 // GRIDLOOM_EXHAUSTIVE=1 runs 96 of each mesh, GRIDLOOM_PROGRAM=N (a number that a failure names)
 // only that one.
 //
@@ -36,11 +36,11 @@ using namespace gridloom::testing;
 
 namespace {
 
-/// What a mesh's programs are about, beside being split.
+/// What a mesh's programs test besides splits.
 enum class Subject {
   Splits,
-  Micro,  ///< micro-batches with axes of every use, a user's shardings, and programs that mix rows
-  Stages, ///< stages as annotations may have them: in no order of operations but what they read
+  Micro,  ///< micro-batches with axes of every use, user shardings, and programs that mix rows
+  Stages, ///< annotated stages in any order that dependences allow
   Chunks, ///< matmuls in chunks that overlap communication
 };
 
@@ -50,7 +50,7 @@ struct MeshCase {
   std::vector<const char *> axes; ///< that split tensors
   int64_t stages = 1, microbatches = 1;
   Subject subject = Subject::Splits;
-  int64_t rows = 4; ///< of a batch, or a multiple: two or more for every device
+  int64_t rows = 4; ///< the batch is a multiple of this: at least two rows per device
 };
 
 std::ostream &operator<<(std::ostream &stream, const MeshCase &mesh) { return stream << mesh.mesh; }
@@ -76,16 +76,16 @@ const MeshCase kMeshes[] = {
     {"x3pipe2chunks", "x=3,pipe=2", {"x"}, 2, 1, Subject::Chunks},
     {"x2y2pipe2micro2chunks", "x=2,y=2,pipe=2", {"x", "y"}, 2, 2, Subject::Chunks, 8},
 };
-/// Programs of one compilation: most of the time goes into what each compilation needs once.
+/// Programs per compilation, which has a large fixed cost.
 constexpr int kBatch = 6;
-/// Programs numbered for each mesh: a multiple of what are compiled together.
+/// Program numbers per mesh: a multiple of kBatch.
 constexpr int64_t kPrograms = 200 * kBatch;
 
 /// A program with its compile options.
 struct Trial {
   int64_t number;
   RandomProgram program;
-  std::vector<std::string> shard; ///< the user's shardings
+  std::vector<std::string> shard; ///< user shardings
 };
 
 class RandomPrograms : public ::testing::TestWithParam<MeshCase> {
@@ -136,21 +136,21 @@ protected:
 
   std::filesystem::path folder;
   mlir::MLIRContext context;
-  std::string digest, error; ///< of the weights; of the compiler
+  std::string digest, error; ///< of the weights; from the compiler
   int64_t outputs = 0, exact = 0, operations = 0, refused = 0, cutInTime = 0;
 };
 
 /// A third of the programs are simplified first.
 bool isSimplified(int64_t number) { return number / kBatch % 3 == 1; }
 
-/// In which programs rows may be mixed although there are to be micro-batches: they are compiled
-/// one by one, as one that needs the whole batch keeps all others whole.
+/// Programs that may mix rows in spite of micro-batches. They are compiled alone, because one that
+/// needs the whole batch prevents micro-batches for all.
 bool mixesRows(const MeshCase &mesh, int64_t number) {
   return mesh.subject == Subject::Micro && number / kBatch % 2 == 1;
 }
 
-/// Puts operations into stages at random, each no earlier than what it reads; leaves some open.
-/// Returns whether every stage has one.
+/// Puts operations into stages at random, each no earlier than its operands; leaves some open.
+/// Returns whether every stage has an operation.
 bool drawStages(mlir::func::FuncOp function, int64_t stages, std::mt19937_64 &random) {
   std::vector<int64_t> count(stages, 0);
   llvm::DenseMap<mlir::Value, int64_t> made;
@@ -172,8 +172,8 @@ bool drawStages(mlir::func::FuncOp function, int64_t stages, std::mt19937_64 &ra
   return std::find(count.begin(), count.end(), 0) == count.end();
 }
 
-/// Annotates every function with stages, which depend on its name alone; one that is too small for
-/// them, with none.
+/// Annotates every function with stages, which depend only on its name; functions that are too
+/// small get none.
 void annotateStages(mlir::ModuleOp module, int64_t stages) {
   for (auto function : module.getOps<mlir::func::FuncOp>()) {
     std::string name = function.getSymName().str();
@@ -188,7 +188,7 @@ void annotateStages(mlir::ModuleOp module, int64_t stages) {
   }
 }
 
-/// The program of this number, with the shardings that a user asks for in three of four programs.
+/// The program of this number, with user shardings in three of four programs.
 Trial RandomPrograms::makeTrial(int64_t number) const {
   const MeshCase &mesh = GetParam();
   std::string name = "p" + std::to_string(number);
@@ -197,13 +197,13 @@ Trial RandomPrograms::makeTrial(int64_t number) const {
   ProgramGenerator generator(name, number, batched ? mesh.rows : 0);
   Trial trial{number, generator.generate(), {}};
   std::mt19937_64 random(number);
-  // What a user says of one program may keep all others whole that are compiled with it.
+  // One program's shardings may prevent micro-batches for all that are compiled with it.
   bool hasShardings =
       mesh.subject == Subject::Micro ? mixes || number / kBatch % 4 == 2 : mesh.microbatches == 1;
   if (mesh.axes.empty() || !hasShardings || number % 4 == 0)
     return trial;
   for (const auto &[value, rank] : trial.program.values) {
-    // Simplification may do away with a weight.
+    // Simplification may remove a weight.
     bool gone = isSimplified(number) && value.find("_w") != std::string::npos;
     if (rank == 0 || gone || random() % 3 != 0)
       continue;
@@ -226,8 +226,8 @@ ShardOptions RandomPrograms::getOptions(const std::vector<Trial> &trials) const 
   options.microbatches = mesh.microbatches;
   for (const Trial &trial : trials)
     options.shard.insert(options.shard.end(), trial.shard.begin(), trial.shard.end());
-  // By batch: data and tensor parallelism, or seeds anywhere. Shardings by name do not depend on
-  // what else is in the batch.
+  // Depending on the batch: data and tensor parallelism, or random seeds. A program's shardings by
+  // name do not depend on the others in the batch.
   int64_t batch = trials.front().number / kBatch;
   bool strategy = batch % 3 == 0;
   for (const char *axis : mesh.axes) {
@@ -282,7 +282,7 @@ bool RandomPrograms::compile(const std::vector<Trial> &trials, const ShardOption
   return error.empty();
 }
 
-/// Values of an input: whole numbers that depend on its name alone.
+/// Values of an input: whole numbers that depend only on its name.
 PlanTensor makeValues(const RandomInput &input) {
   PlanTensor tensor{input.element, input.shape, {}};
   std::seed_seq seed(input.name.begin(), input.name.end());
@@ -318,7 +318,7 @@ std::map<std::string, PlanTensors> RandomPrograms::compileAndRun(const std::vect
       entries[trial.program.name][input.name] = makeValues(input);
   for (const Trial &trial : trials)
     entries.try_emplace(trial.program.name);
-  // Twice: the second run finds the memory as the first left it.
+  // Twice: the second run starts with the memory that the first one left.
   return runEntries(plan, entries, split ? 2 : 1, failure);
 }
 
@@ -340,7 +340,7 @@ void RandomPrograms::compare(const Trial &trial, const PlanTensors &expected,
       float a, b;
       std::memcpy(&a, &left[i], sizeof(float));
       std::memcpy(&b, &right[i], sizeof(float));
-      // -0 and 0 are equal: a sum of nothing but padding may give either.
+      // -0 equals 0: a sum of only padding may give either.
       ASSERT_TRUE(std::isfinite(a) && std::isfinite(b) &&
                   std::abs(double(a) - double(b)) <= 2 * output.error)
           << output.name << " differs at " << i / sizeof(float) << ": " << a << " on one rank, "
@@ -357,10 +357,10 @@ void RandomPrograms::runBatch(const std::vector<Trial> &trials) {
   if (failure.empty())
     expected = compileAndRun(trials, /*split=*/false, failure);
   if (!failure.empty()) {
-    // Whose fault it is shows when each is on its own.
+    // Run the programs alone to see which one fails.
     int64_t before = refused;
     for (const Trial &trial : trials) {
-      // The program may be too small for the mesh, or have no tensor fit for a strategy.
+      // The program may be too small for the mesh, or have no tensor that a strategy can split.
       bool tooSmall = failure.find("splits nothing of the model") != std::string::npos ||
                       failure.find("the model cannot be cut into") != std::string::npos;
       if (trials.size() == 1 && tooSmall)
@@ -424,10 +424,10 @@ TEST_P(RandomPrograms, SplitIsUnsplit) {
               static_cast<long long>(refused));
   if (!whole)
     return;
-  // Compiled one by one, more are.
+  // More are refused if compiled alone.
   EXPECT_LT(refused, GetParam().subject == Subject::Micro ? run / 2 : run / 4);
-  // Of programs that mix no rows most can be cut. One that cannot, as by a user's shardings, keeps
-  // those whole that are compiled with it.
+  // Most programs that do not mix rows can run in micro-batches. One that cannot, e.g. by a user's
+  // sharding, prevents it for all that are compiled with it.
   if (GetParam().microbatches > 1)
     EXPECT_GE(cutInTime, GetParam().subject == Subject::Micro ? kBatch : run / 4);
 }

@@ -1,7 +1,7 @@
 """Patches that extend Gridloom, one by an operation, one by a transport: they touch no more files than the guides promise
-(docs/adding-an-op.md, docs/adding-a-transport.md), and with --full a patched copy of the tree is built and tested.
+(docs/adding-an-op.md, docs/adding-a-transport.md). With --full, a patched copy of the tree is built and tested.
 
-The copy is build/extensions: what an earlier run built there is built anew only where the tree has changed since."""
+The copy is build/extensions; what an earlier run built there is reused where the tree has not changed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TARGETS = [
 
 
 def call(*command, cwd: Path = ROOT, **environment: str) -> str:
-    """What a command prints; the test fails with it if the command does."""
+    """What a command prints; a command that fails fails the test."""
     result = subprocess.run(
         list(map(str, command)), cwd=cwd, capture_output=True, text=True, env={**os.environ, **environment}
     )
@@ -41,12 +41,12 @@ def call(*command, cwd: Path = ROOT, **environment: str) -> str:
 
 
 def git_apply(patch: Path, folder: Path, *options: str) -> str:
-    """Applies to `folder`, which is no checkout although it lies in one: git would ignore the files outside of it."""
+    """Applies a patch to `folder`. The folder is no checkout but is inside one, and git would ignore files outside of that."""
     return call("git", "apply", *options, patch, cwd=folder, GIT_CEILING_DIRECTORIES=str(folder.parent))
 
 
 def touched(patch: Path) -> dict[str, int]:
-    """The files of a patch, and how many lines it adds to each."""
+    """The files of a patch, with the number of lines that it adds to each."""
     lines = call("git", "apply", "--numstat", patch).splitlines()
     return {name: int(added) for added, _, name in (line.split("\t") for line in lines)}
 
@@ -65,7 +65,7 @@ def copy_tree(folder: Path) -> None:
 
 
 def update(folder: Path, source: Path) -> None:
-    """Makes `folder` equal `source` but for what is built in it. Files that are equal keep their time."""
+    """Makes `folder` equal `source` except for build outputs. Equal files keep their modification time."""
 
     def files(top: Path) -> set[Path]:
         return {path.relative_to(top) for path in top.rglob("*") if path.is_file() and not path.is_symlink()}
@@ -113,7 +113,7 @@ def test_a_transport_is_a_folder_and_a_line():
 
 
 def test_the_transport_still_fits_the_interface(tmp_path):
-    """Its files pass the compiler's checks, with a neighbour's flags."""
+    """The transport's files compile with the flags of a neighbouring file."""
     commands = json.loads((ROOT / "build/dev/compile_commands.json").read_text())
     (flags,) = (c["command"] for c in commands if c["file"].endswith("/runtime/comm/local/LocalKind.cpp"))
     arguments = shlex.split(flags.partition(" -MD ")[0].partition(" -o ")[0].replace("ccache ", "", 1))
@@ -127,7 +127,7 @@ def test_the_transport_still_fits_the_interface(tmp_path):
 
 @pytest.fixture(scope="module")
 def binaries() -> Path:
-    """Programs of the tree with both patches, built."""
+    """The programs of the tree with both patches, built."""
     copy_tree(COPY / "new")
     for patch in (OPERATION, TRANSPORT):
         git_apply(patch, COPY / "new")

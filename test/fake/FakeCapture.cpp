@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 //
 // A captured graph keeps only the order that streams and events gave it. A launch runs each branch
-// on a stream of its own, so that the machine's schedule draws any order that the graph allows, and
-// its vector clocks judge accesses of one replay, of two, and of what runs beside them.
+// on its own stream, so that the machine's schedule can draw any order that the graph allows, and
+// its vector clocks check the accesses of one replay, of two, and of work beside them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,10 +23,10 @@ namespace {
 
 enum : int { GlobalMode = 0, ThreadLocalMode = 1, RelaxedMode = 2 };
 
-/// What cuThreadExchangeStreamCaptureMode sets.
+/// Set by cuThreadExchangeStreamCaptureMode.
 thread_local int threadMode = GlobalMode;
 
-/// Calls that may synchronise behind the caller's back, or do.
+/// Calls that synchronise, or may do so implicitly.
 constexpr const char *unsafeCalls[] = {
     "cuMemAlloc_v2",       "cuMemFree_v2",       "cuMemHostAlloc", "cuMemFreeHost",
     "cuEventSynchronize",  "cuEventQuery",       "cuModuleUnload", "cuModuleLoadDataEx",
@@ -114,7 +114,7 @@ int Machine::endCapture(Stream &stream, std::shared_ptr<Capture> &capture) {
       joined &= ended->isBefore(node, ended->tails[&stream]);
     other->capture = nullptr;
   }
-  // Events that were recorded in the capture go on knowing it; what it holds is the graph's.
+  // Events recorded in the capture still refer to it, but its nodes belong to the graph now.
   auto graph = std::make_shared<Capture>(std::move(*ended));
   ended->nodes.clear();
   ended->tails.clear();
@@ -127,7 +127,7 @@ int Machine::endCapture(Stream &stream, std::shared_ptr<Capture> &capture) {
   return Success;
 }
 
-/// With the lock held: records `operation` where `stream` is capturing.
+/// Records `operation` if `stream` is capturing. Call with the lock held.
 bool Machine::captureLocked(Stream &stream, Operation &operation) {
   if (!stream.capture)
     return false;
@@ -138,7 +138,7 @@ bool Machine::captureLocked(Stream &stream, Operation &operation) {
   return true;
 }
 
-/// With the lock held: a wait where the stream or the event is of a capture.
+/// A wait in a capture, of the stream or of the event. Call with the lock held.
 int Machine::waitCaptured(Stream &stream, Event &event) {
   if (!event.capture) {
     if (event.issued == 0)
@@ -235,7 +235,8 @@ std::string findLostPriority(const Capture &graph) {
   return "";
 }
 
-/// As for every call: logged, with its planted error, the device's, or the capture's.
+/// Logs a call, as every entry point does; returns a planted error, the device's, the capture's, or
+/// 0.
 int enter(const char *name, Stream *stream, const std::string &detail = "") {
   if (int result = machine().enter(name, stream ? stream->number : -1, detail))
     return result;
@@ -315,7 +316,7 @@ EXPORT int cuGraphExecDestroy(Executable *executable) {
   machine().enter("cuGraphExecDestroy");
   if (!machine().untrack(executable, "cuGraphExecDestroy"))
     return InvalidHandle;
-  delete executable; // what runs goes on, as on a GPU
+  delete executable; // running work continues, as on a GPU
   return 0;
 }
 

@@ -10,8 +10,8 @@
 
 namespace gridloom::fake {
 
-/// What was submitted to a stream between cuStreamBeginCapture and cuStreamEndCapture, and to the
-/// streams that waited for it. Once ended it is a graph: nothing of it changes any more.
+/// Work submitted to a stream between cuStreamBeginCapture and cuStreamEndCapture, and to the
+/// streams that waited for it. Once ended it is a graph, which no longer changes.
 struct Capture {
   struct Node {
     Stream *stream;
@@ -29,10 +29,10 @@ struct Capture {
   struct ByNumber {
     bool operator()(const Stream *x, const Stream *y) const { return x->number < y->number; }
   };
-  /// What the next node of each stream is after.
+  /// The nodes that the next node of each stream must follow.
   std::map<Stream *, std::vector<size_t>, ByNumber> tails;
 
-  /// Whether `node` is one of `from` or before one of them.
+  /// Whether `node` is one of `from` or precedes one of them.
   bool isBefore(size_t node, const std::vector<size_t> &from) const;
 };
 

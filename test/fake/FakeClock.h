@@ -1,4 +1,4 @@
-//===- FakeClock.h - the time that fake work takes --------------*- C++ -*-===//
+//===- FakeClock.h - the time that fake work takes ------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -12,10 +12,10 @@
 
 namespace gridloom::fake {
 
-/// What events of a device are timed by: the host's clock, and what the device's work has said it
-/// takes. Nobody sleeps, so what a test measures does not depend on how busy the machine is.
+/// The clock of a device's events: the host's clock plus the time that the device's work claims to
+/// take. Nothing sleeps, so measured times do not depend on how busy the machine is.
 GRIDLOOM_FAKE_EXPORT std::chrono::steady_clock::time_point readClock(int device);
-/// Work on a stream of a device takes so long.
+/// Adds the duration of work on a stream of a device.
 GRIDLOOM_FAKE_EXPORT void spend(int device, std::chrono::microseconds duration);
 
 } // namespace gridloom::fake

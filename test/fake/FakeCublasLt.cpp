@@ -4,11 +4,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Multiplies on the host, in the order of the stream, and adds what beta = 1 asks for. With the
-// TF32 type of sums, operands lose all but 10 bits of mantissa. Descriptors are read when a call is
-// made, as cuBLASLt does. There are some algorithms for everything, which want workspace and
-// alignment, and check both; the environment variable GRIDLOOM_FAKE_CUBLASLT_TIMES says how many
-// microseconds each takes: "300,50,200".
+// Multiplies on the host, in stream order, and adds C if beta = 1. With the TF32 compute type,
+// operands keep only 10 bits of mantissa. Descriptors are read when a call is made, as in cuBLASLt.
+// Every product has several algorithms, which need workspace and alignment, and check both; the
+// environment variable GRIDLOOM_FAKE_CUBLASLT_TIMES gives their durations in microseconds:
+// "300,50,200".
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,7 +34,7 @@ constexpr int computeTf32 = 77;
 constexpr uint64_t algorithmMark = 0x6772696d6c6f6f6d;
 constexpr uint64_t numAlgorithms = 3;
 
-/// An element as a number, and back, rounded to nearest.
+/// Reads an element as a double, and writes one, rounded to nearest.
 double loadElement(int type, const void *data, uint64_t index) {
   switch (type) {
   case F64:
@@ -89,7 +89,7 @@ struct Layout {
 
 struct Preference {
   uint64_t workspace = 0;
-  uint32_t reductions = 7; // schemes that are allowed
+  uint32_t reductions = 7; // allowed schemes
   uint32_t alignment[4] = {256, 256, 256, 256};
 };
 
@@ -127,14 +127,14 @@ template <typename Object> int destroy(Object *object, const char *call) {
   return Success;
 }
 
-/// One call, with all it needs copied.
+/// One call, with copies of all it needs.
 struct Product {
   Desc desc;
   Layout a, b, c, d;
   const void *pointerA = nullptr, *pointerB = nullptr, *pointerC = nullptr;
   void *pointerD = nullptr;
   double alpha = 1, beta = 0;
-  bool splits = false; // adds two partial sums that have the type of the output
+  bool splits = false; // adds two partial sums of the output's type
 
   double round(double value) const {
     double stored = 0; // room for any element
@@ -147,7 +147,7 @@ struct Product {
     for (int64_t i = 0; i < d.batch; ++i)
       for (uint64_t column = 0; column < d.columns; ++column)
         for (uint64_t row = 0; row < d.rows; ++row) {
-          double sum = 0, before = 0; // of the first half, where halves are summed by themselves
+          double sum = 0, before = 0; // of the first half, if `splits`
           for (uint64_t x = 0; x < k; ++x) {
             if (splits && x == k / 2)
               before = std::exchange(sum, 0);
@@ -162,7 +162,7 @@ struct Product {
           if (desc.epilogue & 4)
             sum += loadElement(d.type, desc.bias, row);
           if (desc.epilogue & 2)
-            sum = sum > 0 ? sum : 0.0; // NaN too
+            sum = sum > 0 ? sum : 0.0; // also for NaN
           if (desc.epilogue & 32)
             sum =
                 sum / 2 * (1 + std::tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum)));
@@ -219,7 +219,7 @@ struct Product {
   }
 };
 
-/// What GRIDLOOM_FAKE_CUBLASLT_TIMES says of an algorithm.
+/// The duration of algorithm `number` by GRIDLOOM_FAKE_CUBLASLT_TIMES; 0 if it has none.
 std::chrono::microseconds getDuration(uint64_t number) {
   const char *times = std::getenv("GRIDLOOM_FAKE_CUBLASLT_TIMES");
   for (; times && number > 0; --number) {
@@ -318,14 +318,14 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(int *, Desc *desc, Layout *a, Layout *
     return NotSupported;
   if (d->type == F64 && desc->epilogue != 1)
     return NotSupported;
-  // The fast algorithms want a workspace that grows with the output, the last one wants none.
+  // The fast algorithms need a workspace that grows with the output; the last one needs none.
   uint64_t wanted = 256 + d->rows * d->columns * d->elementBytes();
   for (uint64_t number = 0; number < numAlgorithms && *found < asked; ++number) {
     bool fits = wanted <= preference->workspace;
     HeuristicResult result = {};
     result.algorithm.mark = algorithmMark;
     result.algorithm.number = number;
-    // The first splits the sum in two, as many do where there is much to sum and little to compute.
+    // The first splits the sum in two, as many do for long sums of few outputs.
     result.algorithm.reduction = number == 0 ? preference->reductions & reducesInOutputType : 0;
     result.algorithm.workspace = result.workspaceBytes =
         fits && number + 1 < numAlgorithms ? wanted : 0;
@@ -335,7 +335,7 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(int *, Desc *desc, Layout *a, Layout *
   return Success;
 }
 
-/// GRIDLOOM_FAKE_CUBLASLT_VERSIONS names one for each device, as where machines differ.
+/// GRIDLOOM_FAKE_CUBLASLT_VERSIONS lists one version per device, for machines that differ.
 EXPORT size_t cublasLtGetVersion() {
   const char *versions = std::getenv("GRIDLOOM_FAKE_CUBLASLT_VERSIONS");
   for (int device = machine().getCurrentDevice(); versions && device > 0; --device) {

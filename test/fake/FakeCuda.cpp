@@ -36,8 +36,8 @@ struct Module {
   std::string image;
   bool isText;
   std::deque<Function> functions;
-  std::shared_ptr<const std::map<std::string, PtxKernel>> kernels; // of PTX that is understood
-  std::string fault;                                               // why it is not
+  std::shared_ptr<const std::map<std::string, PtxKernel>> kernels; // null: not supported
+  std::string fault;                                               // then the reason
 };
 
 Machine &machine() { return Machine::get(); }
@@ -46,7 +46,7 @@ std::byte *toHost(DevicePointer pointer) {
 }
 int numberOf(void *stream) { return stream ? static_cast<Stream *>(stream)->number : -1; }
 
-/// Logs the call; the error to return at once, or 0.
+/// Logs the call; returns the error to return at once, or 0.
 int enter(const char *name, void *stream = nullptr, const std::string &detail = "") {
   if (int result = machine().enter(name, numberOf(stream), detail))
     return result;
@@ -92,7 +92,7 @@ int launchHost(Stream &stream, const Function &function, KernelFunction kernel, 
 
 using PtxKernels = std::shared_ptr<const std::map<std::string, PtxKernel>>;
 
-/// One launch of a kernel of `kernels`, or one replay of it.
+/// One launch of a kernel of `kernels`, or one replay of that launch.
 Operation makePtxOperation(int device, const PtxKernels &kernels, const std::string &symbol,
                            const Launch &launch) {
   std::vector<PtxBuffer> buffers;
@@ -159,7 +159,7 @@ namespace {
 
 constexpr unsigned char standInMark = 'g';
 
-/// The start of a 64-bit ELF file, where CUDA's binaries keep what they were made for.
+/// The start of a 64-bit ELF file, in which CUDA's binaries name their architecture.
 struct ElfHeader {
   unsigned char ident[16] = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0x41, 8};
   uint16_t type = 2;
@@ -188,7 +188,7 @@ int loadElf(const void *image, std::string &code) {
   std::memcpy(&header, image, sizeof(header));
   if (header.machine != 190)
     return InvalidImage;
-  // The machine code of a GPU runs nowhere here; callers go on to the PTX.
+  // A GPU's machine code cannot run here; callers then load the PTX.
   if (header.ident[15] != standInMark)
     return NoBinaryForGpu;
   int wanted = getArchitecture(header);
@@ -310,9 +310,9 @@ EXPORT int cuDeviceGetAttribute(int *value, int attribute, int) {
 
 EXPORT int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
   std::memset(uuid, 0, 16);
-  // Two ordinals may name one GPU, as where CUDA_VISIBLE_DEVICES differs from rank to rank.
+  // With oneGpu all ordinals are one GPU, as where CUDA_VISIBLE_DEVICES differs between ranks.
   uuid[15] = static_cast<unsigned char>(machine().getOptions().oneGpu ? 1 : device + 1);
-  // Processes that are made believe to be on several machines have those machines' GPUs.
+  // Processes that simulate several machines have different GPUs on each.
   if (const char *host = std::getenv("GRIDLOOM_FAKE_MACHINE"))
     std::strncpy(reinterpret_cast<char *>(uuid), host, 14);
   return machine().enter("cuDeviceGetUuid_v2");

@@ -5,13 +5,13 @@
 //===----------------------------------------------------------------------===//
 //
 // libfake_cuda exports the driver's entry points over host memory; libfake_cublaslt and
-// libfake_nccl run on its streams. Tests set it up and question it through the functions below.
+// libfake_nccl run on its streams. Tests configure and inspect it through the functions below.
 //
-// It proves more than a GPU would show: for every byte of device memory it keeps who touched it
-// last and which events order that (vector clocks), so that a missing event wait is found on every
-// run, whatever the timing. What it finds wrong it keeps as a finding: races, use after free,
-// double frees, misused handles. It also runs streams in an adversarial order, so that what is not
-// ordered gives wrong numbers too.
+// It checks more than a GPU would: for every byte of device memory it records the last accesses and
+// the events that order them (vector clocks), so that a missing event wait is found on every run,
+// whatever the timing. Errors are kept as findings: races, use after free, double frees, misused
+// handles. It can also run streams in an adversarial order, so that unordered work gives wrong
+// results.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_TEST_FAKE_FAKECUDA_H
@@ -29,22 +29,22 @@ namespace gridloom::fake {
 
 /// When submitted work runs.
 enum class Schedule {
-  Eager,       // as soon as it can
-  Random,      // only when a caller waits; the streams' turns are drawn from the seed
-  NewestFirst, // likewise; of the streams that can run, the one made last
-  OldestFirst, // likewise; the one made first
+  Eager,       // as soon as possible
+  Random,      // only while a caller waits; a random stream takes each turn
+  NewestFirst, // likewise; of the streams that can run, the newest
+  OldestFirst, // likewise; the oldest
 };
 
 struct Options {
   int devices = 2;
-  size_t memoryBytes = size_t(64) << 30; // of each device
+  size_t memoryBytes = size_t(64) << 30; // per device
   int architecture = 90;
   int driverVersion = 13000;
   Schedule schedule = Schedule::Eager;
   uint64_t seed = 1;
-  /// All ordinals are one GPU, by their UUIDs.
+  /// All ordinals are one GPU: they have the same UUID.
   bool oneGpu = false;
-  /// Device `device` breaks with `error` instead of running its kernel number `kernels` (from 0).
+  /// Device `device` fails with `error` instead of running its kernel number `kernels` (from 0).
   struct Fault {
     int device = -1;
     int kernels = 0;
@@ -57,12 +57,12 @@ struct Options {
 /// One call of an entry point.
 struct Call {
   int device = -1;
-  int stream = -1; // in the order of creation, from 0
+  int stream = -1; // numbered by creation, from 0
   std::string name;
   std::string detail;
 };
 
-/// What a launch got.
+/// The parameters of a launch.
 struct Launch {
   uint32_t grid[3] = {};
   uint32_t block[3] = {};
@@ -77,14 +77,14 @@ struct Access {
   bool write = false;
 };
 
-/// The host function that stands for a kernel.
+/// The host function in place of a kernel.
 struct KernelFunction {
   size_t numPointers = 0;
   std::function<std::vector<Access>(const Launch &)> accesses;
   std::function<void(const Launch &)> run;
 };
 
-/// Forgets everything and starts over. What is still alive is dropped without a finding.
+/// Forgets everything and starts over. Objects that are still alive are dropped without a finding.
 GRIDLOOM_FAKE_EXPORT void reset(const Options &options = {});
 
 /// Kernel `symbol` of any module runs `function`.
@@ -94,16 +94,16 @@ GRIDLOOM_FAKE_EXPORT void registerKernel(const std::string &symbol, KernelFuncti
 GRIDLOOM_FAKE_EXPORT std::vector<std::byte> makeCubin(int architecture,
                                                       const std::vector<std::string> &symbols);
 
-/// Has the call `name` (a symbol: "cuMemAlloc_v2") after `skip` more return `result`, once.
+/// After `skip` more calls of `name` (a symbol: "cuMemAlloc_v2"), one call returns `result`.
 GRIDLOOM_FAKE_EXPORT void failCall(const std::string &name, int result, int skip = 0);
 
 /// All calls so far whose names begin with `prefix`.
 GRIDLOOM_FAKE_EXPORT std::vector<Call> getCalls(const std::string &prefix = "");
 
-/// What was found wrong since the last call of this, one line each.
+/// Findings since the last call of this function, one line each.
 GRIDLOOM_FAKE_EXPORT std::vector<std::string> takeFindings();
 
-/// What is alive now: "memory of 64 bytes on device 0", "event".
+/// Objects that are alive now: "memory of 64 bytes on device 0", "event".
 GRIDLOOM_FAKE_EXPORT std::vector<std::string> findLeaks();
 
 /// The priority of stream number `stream`.

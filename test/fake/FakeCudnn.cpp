@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Descriptors know their attributes, with types and counts, and refuse others, as cuDNN does: what
-// it would answer with BAD_PARAM is a finding too. Heuristics propose a fast engine that wants
-// workspace, and one that wants none. Graphs run on the host in the order of the handle's stream.
+// Descriptors know their attributes' types and counts, and refuse others, as cuDNN does; anything
+// that cuDNN answers with BAD_PARAM is also a finding. Heuristics propose a fast engine that needs
+// workspace, and one that needs none. Graphs run on the host in the order of the handle's stream.
 //
 //===----------------------------------------------------------------------===//
 
@@ -41,7 +41,7 @@ struct Object {
   int type;
   bool finalized = false;
   std::map<int, Attribute> attributes;
-  // Of configurations, engines and plans.
+  // For configurations, engines and plans.
   std::shared_ptr<const DnnGraph> graph = nullptr;
   bool isFast = false;
 
@@ -65,7 +65,7 @@ struct DnnContext {
   void *stream = nullptr;
 };
 
-/// An attribute of a descriptor: its type, how many elements, and whether it must be set.
+/// An attribute of a descriptor: its type, the number of elements, and whether it is required.
 struct Rule {
   int name, type;
   int64_t least, most;
@@ -263,15 +263,14 @@ std::vector<int> getNotes(const Object &engine) {
   return {};
 }
 
-/// How many engines the heuristics propose: the fast one, which the fallback mode leaves out, and
-/// the slow one.
+/// The number of proposed engines: a fast one, except in fallback mode, and a slow one.
 int64_t countProposals(const Object &heuristics) {
   if (!heuristics.getObject(ATTR_ENGINEHEUR_OPERATION_GRAPH)->graph->findObstacle().empty())
     return 0;
   return heuristics.get<int>(ATTR_ENGINEHEUR_MODE) == HEUR_MODE_FALLBACK ? 1 : 2;
 }
 
-/// Checks what a variant pack binds; the findings of a run.
+/// Checks the bindings of a variant pack; returns the error as text, or an empty string.
 std::string findBindingFault(const Object &plan, const std::vector<int64_t> &uids,
                              const std::vector<void *> &pointers, const void *workspace) {
   if (uids.size() != pointers.size())

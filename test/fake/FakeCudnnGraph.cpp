@@ -53,7 +53,7 @@ template <typename Visit> void forEachIndex(const Dims &sizes, Visit visit) {
   }
 }
 
-/// The place of `index` where dimensions of one element repeat.
+/// The offset of `index`, where dimensions of size one broadcast.
 size_t locate(const Dims &index, const Dims &sizes, const Dims &strides) {
   size_t place = 0;
   for (size_t i = 0; i < sizes.size(); ++i)
@@ -227,7 +227,7 @@ void DnnGraph::run(const std::map<int64_t, void *> &memory,
 }
 
 //===----------------------------------------------------------------------===//
-// What fits, and what engines take
+// Invalid graphs, and graphs without engines
 //===----------------------------------------------------------------------===//
 
 bool DnnGraph::writes(int64_t uid) const {
@@ -251,7 +251,7 @@ bool DnnGraph::hasF32Factors() const {
   return false;
 }
 
-/// Whether `from` repeats to `to`.
+/// Whether `from` broadcasts to `to`.
 static bool repeatsTo(const Dims &from, const Dims &to) {
   for (size_t i = 0; i < from.size(); ++i)
     if (from.size() != to.size() || (from[i] != to[i] && from[i] != 1))
@@ -320,8 +320,8 @@ std::string DnnGraph::findObstacle() const {
              : findAttentionObstacle();
 }
 
-/// convolution, residual, bias, relu: in this order, each of the last three or not, but the others
-/// with a bias only.
+/// Supported chains: convolution, residual, bias, relu, in this order. The last three are optional,
+/// but residual and relu need a bias.
 std::string DnnGraph::findConvolutionObstacle() const {
   const Dims &out = tensors.at(operations[0].output).sizes;
   int last = 0;

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A graph's tensors and operations, read from descriptors; which graphs engines take; and what they
-// compute, each operation by its definition.
+// A graph's tensors and operations, read from descriptors; the graphs that engines support; and the
+// results, computed for each operation by its definition.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_TEST_FAKE_FAKECUDNNGRAPH_H
@@ -29,7 +29,7 @@ struct DnnTensor {
 
   size_t count() const;
   size_t elementBytes() const;
-  /// Bytes from the first element to behind the last.
+  /// Bytes from the first element to the end of the last, gaps included.
   size_t extent() const;
 };
 
@@ -38,7 +38,7 @@ struct DnnOperation {
   int mode = 0; // of a pointwise operation or reduction
   int64_t axis = -1;
   Dims strides, low, high, dilations; // of a convolution
-  std::vector<int64_t> inputs;        // by unique id; absent ones are left out
+  std::vector<int64_t> inputs;        // by unique id; without absent ones
   int64_t output = 0;
 };
 
@@ -46,16 +46,16 @@ struct DnnGraph {
   std::map<int64_t, DnnTensor> tensors; // by unique id
   std::vector<DnnOperation> operations;
 
-  /// Why cuDNN would propose no engine; empty when it does. It knows chains of a convolution, a
+  /// Why cuDNN would propose no engine; empty if it would. Supported are chains of a convolution, a
   /// residual, a bias and a relu, and attention with the logarithm of its sums.
   std::string findObstacle() const;
-  /// Shapes that do not fit, a tensor read before it is written: misuse, not lack of support.
+  /// Shapes that do not match, or a tensor read before it is written: misuse, not lack of support.
   std::string findFault() const;
-  /// Bytes of all virtual tensors: what the fast engine wants as workspace.
+  /// Bytes of all virtual tensors, which is the fast engine's workspace.
   size_t countVirtualBytes() const;
   bool hasF32Factors() const;
 
-  /// Computes what is bound by unique id; numbers given by value are read by the caller.
+  /// Runs the graph on memory bound by unique id; `numbers` are scalars passed by value.
   void run(const std::map<int64_t, void *> &memory, const std::map<int64_t, double> &numbers) const;
 
 private:

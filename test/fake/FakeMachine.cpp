@@ -45,7 +45,7 @@ Machine &Machine::get() {
   return machine;
 }
 
-/// The numbers of a text such as "1:3:700".
+/// The numbers in a text such as "1:3:700".
 static std::vector<int64_t> readNumbers(const char *text) {
   std::vector<int64_t> numbers;
   for (const char *at = text; *at; at += *at != 0) {
@@ -63,10 +63,13 @@ static std::optional<int64_t> readNumber(const char *variable) {
   return numbers.empty() ? std::nullopt : std::optional(numbers.front());
 }
 
-/// Tools that know nothing of the fake are given a machine by environment variables:
-///   GRIDLOOM_FAKE_DEVICES=2                 how many GPUs; findings and leaks are printed at the
-///   end GRIDLOOM_FAKE_SEED=1                    Schedule::Random GRIDLOOM_FAKE_ARCHITECTURE=100
-///   GRIDLOOM_FAKE_DRIVER_VERSION=12020 GRIDLOOM_FAKE_MEMORY=BYTES GRIDLOOM_FAKE_ONE_GPU=1
+/// Environment variables configure the machine for programs that know nothing of the fake:
+///   GRIDLOOM_FAKE_DEVICES=2                 number of GPUs; findings and leaks go to stderr
+///   GRIDLOOM_FAKE_SEED=1                    Schedule::Random
+///   GRIDLOOM_FAKE_ARCHITECTURE=100
+///   GRIDLOOM_FAKE_DRIVER_VERSION=12020
+///   GRIDLOOM_FAKE_MEMORY=BYTES
+///   GRIDLOOM_FAKE_ONE_GPU=1
 ///   GRIDLOOM_FAKE_NCCL_VERSION=21705
 ///   GRIDLOOM_FAKE_FAULT=1:3:700             Options::fault: device, kernels, error
 ///   GRIDLOOM_FAKE_FAIL=cuGraphLaunch:999:0  failCall: name, result, skip
@@ -154,7 +157,7 @@ void Machine::reportLocked(const std::string &finding) {
   if (std::find(findings.begin(), findings.end(), finding) != findings.end())
     return;
   findings.push_back(finding);
-  // A program of its own, which nobody asks for findings, shows them beside what it was doing.
+  // A separate program has no test that takes findings: print them as they occur.
   if (std::getenv("GRIDLOOM_FAKE_DEVICES"))
     std::fprintf(stderr, "fake GPU: %s\n", finding.c_str());
 }
@@ -307,7 +310,7 @@ bool Machine::touch(const Stream &stream, const Clock &clock, const Access &acce
   };
   for (const Allocation::Touch &past : allocation->touches) {
     bool overlaps = past.begin < now.end && now.begin < past.end;
-    // What a kernel touches is known late: others that come after it may be known already.
+    // A kernel's accesses are known only after it ran: later ones may be recorded already.
     if (overlaps && (past.write || now.write) && !isBefore(past, now) && !isBefore(now, past))
       reportLocked("race: " + who + (now.write ? " writes" : " reads") + " what " + past.name +
                    " on " + nameStream(past.stream) + (past.write ? " writes" : " reads") +
@@ -414,7 +417,7 @@ Stream *Machine::choose() {
   return nullptr;
 }
 
-/// Whether the device of `stream` is broken, or breaks now: what it was given does not run then.
+/// Whether the device of `stream` is broken or fails now: then `operation` does not run.
 bool Machine::breaksAt(const Stream &stream, const Operation &operation) {
   if (sticky.count(stream.device))
     return true;
@@ -425,7 +428,7 @@ bool Machine::breaksAt(const Stream &stream, const Operation &operation) {
   return true;
 }
 
-/// Reads of bytes that nobody wrote are found once what is before them has run.
+/// Checks for reads of unwritten bytes, after earlier work of the stream has run.
 void Machine::noteDone(const Stream &stream, const Operation &operation) {
   for (const Access &access : operation.accesses) {
     Allocation *allocation = find(access.data);

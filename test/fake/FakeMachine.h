@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The state behind the fake entry points of CUDA, cuBLASLt and NCCL. Order is judged when work is
-// submitted, from the happens-before relation that streams, events and waits define, so what it
-// finds does not depend on when the work runs.
+// The state behind the fake entry points of CUDA, cuBLASLt and NCCL. Order is checked when work is
+// submitted, by the happens-before relation of streams, events and waits, so findings do not depend
+// on when the work runs.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_TEST_FAKE_FAKEMACHINE_H
@@ -28,7 +28,7 @@
 
 namespace gridloom::fake {
 
-/// What calls of the driver return.
+/// Results of driver calls.
 namespace driver {
 enum Result : int {
   Success = 0,
@@ -61,24 +61,23 @@ enum Result : int {
 };
 } // namespace driver
 
-/// How many operations of each stream are known to be before a point.
+/// For each stream, the number of its operations that are known to precede a point.
 using Clock = std::vector<uint64_t>;
 
 enum class Step { Done, Blocked };
 
 struct Capture;
 
-/// Work on a stream. `run` is asked again, after something else got on, while it is Blocked.
+/// Work on a stream. While `run` returns Blocked, it is called again after other progress.
 struct Operation {
   std::string name;
   std::vector<Access> accesses;
   std::function<Step()> run;
-  /// Accesses that `run` fills in: judged once it is done, by the order at its submission.
+  /// Accesses that `run` fills in: checked after it ran, by the order at its submission.
   std::shared_ptr<std::vector<Access>> late = nullptr;
-  /// May wait for other threads, as a caller's host function may.
+  /// May wait for other threads, like a caller's host function.
   bool mayWait = false;
-  /// Makes the operation that a replay of a graph runs, where a copy of this one will not do: what
-  /// has state of its own needs a new one each time.
+  /// Makes the operation of a graph's replay, for operations with state, which cannot be copied.
   std::function<Operation()> renew = nullptr;
 };
 
@@ -88,8 +87,8 @@ struct Event {
   uint64_t done = 0;   // the last record that ran
   bool timed = false;
   std::chrono::steady_clock::time_point time; // of the last record that ran
-  std::shared_ptr<Capture> capture;           // where the last record was captured
-  std::vector<size_t> captured;               // the nodes it stands for
+  std::shared_ptr<Capture> capture;           // of the last record
+  std::vector<size_t> captured;               // the nodes it represents
 };
 
 struct Context {
@@ -106,17 +105,17 @@ struct Stream {
   Clock clock;
   struct Item {
     Operation operation;
-    std::shared_ptr<Event> waitFor; // runs when this has done `target`
+    std::shared_ptr<Event> waitFor; // runs after this event's record number `target`
     uint64_t target = 0;
     Clock clock = {}; // at submission
   };
   std::deque<Item> queue;
   bool running = false;
-  uint64_t blockedAt = ~uint64_t(0); // progress when it was last found blocked
-  std::shared_ptr<Capture> capture;  // what is submitted now is recorded there
+  uint64_t blockedAt = ~uint64_t(0); // value of `progress` when it was last blocked
+  std::shared_ptr<Capture> capture;  // records what is submitted now
 };
 
-/// Device memory, kept after it is freed so that a later use is found.
+/// Device memory, kept after it is freed to detect later uses.
 struct Allocation {
   std::unique_ptr<std::byte[]> storage;
   std::byte *data = nullptr;
@@ -139,7 +138,7 @@ class GRIDLOOM_FAKE_EXPORT Machine {
 public:
   static Machine &get();
   Machine();
-  /// Prints leaks where the environment asked for devices.
+  /// Prints leaks if an environment variable configured the machine.
   ~Machine();
 
   using Lock = std::unique_lock<std::mutex>;
@@ -156,7 +155,7 @@ public:
   void setCurrent(Context *context);
   Context *findContext(int device);
 
-  /// Handles that are alive, for leaks and double destruction.
+  /// Live handles, to find leaks and double destruction.
   void track(const void *object, const std::string &what);
   bool untrack(const void *object, const char *call);
   bool isTracked(const void *object, const char *call);
@@ -172,35 +171,34 @@ public:
   int query(Stream &stream);
   int synchronize(Event &event);
   int query(Event &event);
-  /// Runs one thing that can run.
+  /// Runs one operation that can run.
   void step();
-  /// Runs what can run until `finished`, which is called with the lock held, or `device` is broken.
+  /// Runs operations until `finished` (called with the lock held) or until `device` is broken.
   void await(int device, const std::function<bool()> &finished);
-  /// Has blocked work asked again.
+  /// Retries blocked work.
   void wakeUp();
-  /// The error of device `device` that sticks, or 0.
+  /// The sticky error of `device`, or 0.
   int getSticky(int device);
 
   // Captures and graphs: FakeCapture.cpp.
   int beginCapture(Stream &stream, int mode);
   int endCapture(Stream &stream, std::shared_ptr<Capture> &capture);
-  /// The error that call `name` gets for a capture in progress, or 0. Calls that a capture forbids
-  /// end it.
+  /// The error of call `name` during a capture, or 0. Forbidden calls invalidate the capture.
   int checkCapture(const char *name, Stream *stream);
-  /// Streams that the branches of a graph run on.
+  /// The streams on which a graph's branches run.
   std::vector<Stream *> createBranches(const Capture &capture);
-  /// Submits all of a graph behind what `stream` holds.
+  /// Submits all of a graph behind the work of `stream`.
   void launch(const Capture &capture, const std::vector<Stream *> &branches, Stream &stream);
 
   // Memory.
   std::byte *allocate(size_t bytes);
   bool release(std::byte *data, Stream *stream, const char *call);
   size_t getFreeBytes(int device);
-  /// The memory of the current device that `data` points into; empty where there is none.
+  /// The memory of the current device that `data` points into; empty if there is none.
   std::pair<std::byte *, std::byte *> findMemory(const void *data);
-  /// What is known of the memory that findMemory finds.
+  /// The shadow of the memory that findMemory finds.
   PtxShadow *findShadow(const void *data);
-  /// Makes all later calls for `device` fail, as a kernel's fault does.
+  /// Makes all later calls for `device` fail, as after a kernel's fault.
   void breakDevice(int device, int error);
 
   // For tests.
@@ -217,7 +215,7 @@ private:
   void enqueue(Stream &stream, Stream::Item item);
   bool captureLocked(Stream &stream, Operation &operation);
   int waitCaptured(Stream &stream, Event &event);
-  /// Judges an access; false when it is not within one buffer.
+  /// Checks an access; false if it is not within one buffer.
   bool touch(const Stream &stream, const Clock &clock, const Access &access,
              const std::string &name, bool frees);
   Allocation *find(const void *data);
@@ -231,19 +229,19 @@ private:
 
   std::mutex mutex;
   std::condition_variable changed;
-  /// Held while device memory is used: planted races are found, and are none of the host's.
+  /// Held while device memory is used, so that planted races are not races of the host.
   std::mutex execution;
   Options options;
   std::mt19937_64 random;
   uint64_t progress = 0;
   std::vector<std::unique_ptr<Stream>> streams;
-  std::map<int, Clock> hostClocks;                // by device: what some host thread waited for
-  std::map<std::thread::id, Clock> threadClocks;  // what one thread has seen
+  std::map<int, Clock> hostClocks;                // by device: what host threads have waited for
+  std::map<std::thread::id, Clock> threadClocks;  // what each thread has seen
   std::map<const std::byte *, Allocation> memory; // by address
   std::map<int, size_t> usedBytes;
   std::map<int, int> sticky;
   int kernelsToFault = 0;
-  std::vector<std::weak_ptr<Capture>> captures; // that have begun
+  std::vector<std::weak_ptr<Capture>> captures; // begun so far
   std::vector<std::unique_ptr<Context>> contexts;
   std::map<const void *, std::string> objects;
   std::map<std::string, KernelFunction> kernels;

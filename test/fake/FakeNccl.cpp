@@ -99,7 +99,7 @@ void gridloom::fake::compute(const Node &node) {
   size_t size = node.requests.size();
   auto in = [&](size_t rank) { return static_cast<const std::byte *>(node.requests[rank]->in); };
   auto out = [&](size_t rank) { return static_cast<std::byte *>(node.requests[rank]->out); };
-  // copy_n, because no bytes may be at a null pointer.
+  // copy_n, because a null pointer is allowed for no bytes.
   std::vector<std::byte> result;
   switch (first.kind) {
   case Kind::Send:
@@ -164,7 +164,7 @@ NcclState &gridloom::fake::state() {
 
 namespace {
 
-/// Runs the parts of one launch: all of them arrive together, and it is done when all of them are.
+/// Runs the parts of one launch: all arrive together, and it ends when all are done.
 Step run(std::vector<Part> &parts) {
   bool progressed = false;
   bool finished = true;
@@ -246,7 +246,7 @@ void checkOverlap(const std::vector<Access> &accesses, const std::string &name) 
     machine().report(name + " has buffers that overlap partially");
 }
 
-/// The operation that `calls`, of one device and stream, are together. With the state locked.
+/// One operation for `calls`, which have the same device and stream. Call with the state locked.
 Operation makeOperation(int device, const std::vector<Staged> &calls) {
   auto parts = std::make_shared<std::vector<Part>>();
   std::vector<Access> accesses;
@@ -269,7 +269,7 @@ Operation makeOperation(int device, const std::vector<Staged> &calls) {
   return {std::move(name), std::move(accesses), [parts] { return run(*parts); }};
 }
 
-/// What a capture takes: each replay is operations of its own.
+/// The operation for a capture: each replay makes new operations.
 Operation makeCaptured(int device, const std::vector<Staged> &calls) {
   Operation operation{
       kindNames[static_cast<int>(calls.front().request.kind)], {}, [] { return Step::Done; }};
@@ -286,7 +286,7 @@ Operation makeCaptured(int device, const std::vector<Staged> &calls) {
   return operation;
 }
 
-/// Turns the calls of a group into one launch per stream. With the state locked.
+/// Turns the calls of a group into one launch per stream. Call with the state locked.
 std::vector<StreamLaunch> makeLaunches(const std::vector<Staged> &staged) {
   std::vector<Stream *> streams;
   for (const Staged &call : staged)

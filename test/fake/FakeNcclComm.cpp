@@ -78,13 +78,13 @@ int gridloom::fake::join(Comm **made, const std::string &id, int rank, int size,
   return Success;
 }
 
-/// The identity of a rank's GPU for NCCL.
+/// NCCL's identity of a rank's GPU.
 static std::string getPlace(const Comm &comm) {
   const char *host = std::getenv("NCCL_HOSTID");
   return std::string(host ? host : "") + ":" + std::to_string(comm.device);
 }
 
-/// Connected once all are there, as far as processes can see.
+/// Connected once all ranks have joined, also those of other processes.
 static bool isConnected(Comm &comm) {
   std::vector<std::string> marks;
   if (!comm.connected && !comm.clique->folder.empty())
@@ -248,7 +248,7 @@ int getVersion() {
 #endif
 }
 
-/// Whether a configuration is one that this version could be given.
+/// Whether this version could be given the configuration.
 bool isConfig(const Config *config) {
   return config && config->magic == 0xcafebeef && config->size >= sizeof(Config) &&
          int(config->version) <= getVersion();
@@ -360,7 +360,7 @@ EXPORT int ncclCommGetAsyncError(Comm *comm, int *error) {
   bool shared = !comm->clique->folder.empty();
   *error = isConnected(*comm) && isSplit && !comm->busy && !closing ? Success : InProgress;
   lock.unlock();
-  if (shared) // nobody else says that another process got on
+  if (shared) // other processes do not report progress
     machine().wakeUp();
   if (closing)
     machine().step();

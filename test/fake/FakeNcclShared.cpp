@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Where GRIDLOOM_FAKE_NCCL_FOLDER names a folder, ranks are processes and meet there: each leaves a
-// file with its operands at the place of an operation, and computes its own result once all have.
-// Slow, and enough to see what happens to the others when a process dies.
+// If GRIDLOOM_FAKE_NCCL_FOLDER names a folder, ranks are processes that meet there: for each
+// operation each rank writes a file with its operands, and computes its own result once all files
+// exist. Slow, but enough to test how the others react when a process dies.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,7 +37,7 @@ static fs::path getFile(const Clique &clique, const std::string &name, int rank)
   return fs::path(clique.folder) / (name + "." + std::to_string(rank));
 }
 
-/// Others see the whole file or none.
+/// Other processes see the whole file or none.
 static void write(const fs::path &path, const std::string &bytes) {
   fs::path draft = path;
   draft += ".draft";
@@ -72,7 +72,7 @@ void leaveShared(const Comm &comm) {
     fs::remove_all(comm.clique->folder, ignored);
 }
 
-/// A request's first line says what it is; its operand follows.
+/// A request's first line describes it; its operand follows.
 static std::string pack(const Request &request, int size) {
   size_t bytes = request.count * getTypeBytes(request.type);
   if (request.kind == Kind::ReduceScatter || request.kind == Kind::AllToAll)
@@ -83,7 +83,7 @@ static std::string pack(const Request &request, int size) {
   return text;
 }
 
-/// The sender leaves its operand and waits until the receiver has taken it.
+/// The sender writes its operand and waits until the receiver has taken it.
 static bool runTransfer(Part &part) {
   const Comm &comm = *part.comm;
   bool sends = part.slot == 0;
@@ -147,7 +147,7 @@ static bool runCollective(Part &part) {
     }
   }
   compute(node);
-  // Whoever has come here is done with the operation before.
+  // A rank that has got here has finished the operation before.
   std::error_code ignored;
   if (part.index > 0)
     fs::remove(getFile(clique, "operation" + std::to_string(part.index - 1), comm.rank), ignored);

@@ -47,7 +47,7 @@ struct Request {
 
 struct Comm;
 
-/// An operation that several ranks take part in: a collective, or a send and its receive.
+/// An operation of several ranks: a collective, or a send and its receive.
 struct Node {
   std::string name;
   std::vector<std::optional<Request>> requests; // by rank; send, receive
@@ -56,7 +56,7 @@ struct Node {
   bool poisoned = false;
 };
 
-/// A split of a communicator that its ranks are making.
+/// A split in progress of a communicator.
 struct Split {
   struct Choice {
     int color, key, device;
@@ -72,7 +72,7 @@ struct Clique {
   std::map<std::pair<int, int>, std::vector<std::shared_ptr<Node>>> transfers;
   std::vector<std::shared_ptr<Split>> splits;
   std::map<size_t, size_t> windowBytes; // by number
-  /// Where ranks of several processes meet; empty: they are threads of this one.
+  /// Where ranks of several processes meet; empty if they are threads of this process.
   std::string folder;
 };
 
@@ -81,7 +81,7 @@ struct Part {
   Comm *comm;
   std::shared_ptr<Node> node;
   size_t slot;
-  size_t index; // of the operation among its like
+  size_t index; // among the communicator's operations of this kind
   bool arrived = false;
 };
 
@@ -99,18 +99,18 @@ struct Comm {
   bool aborted = false;
   bool finalized = false;
   bool destroyed = false;
-  std::atomic<size_t> pending = 0; // operations submitted and not done
+  std::atomic<size_t> pending = 0; // submitted operations that are not done
   size_t numCollectives = 0;
   std::map<std::pair<int, int>, size_t> numSends, numRecvs;
   int pollsLeft = 0;
   bool busy = false; // the last call is not on its stream yet
   std::vector<StreamLaunch> staged;
-  size_t numStaged = 0; // operations of them
+  size_t numStaged = 0; // operations in `staged`
   size_t numSplits = 0, numWindows = 0;
   std::shared_ptr<Split> splitting;
-  Comm **split = nullptr; // where the child is written
+  Comm **split = nullptr; // where to write the child
   std::set<const void *> registrations;
-  std::vector<std::weak_ptr<int>> graphs; // that hold operations of it
+  std::vector<std::weak_ptr<int>> graphs; // graphs with its operations
 
   bool isInGraph() const {
     return std::any_of(graphs.begin(), graphs.end(), [](const auto &it) { return !it.expired(); });
@@ -124,7 +124,7 @@ struct NcclState {
   int numIds = 0, numCliques = 0;
   std::map<std::string, std::shared_ptr<Clique>> cliques; // by id
   std::vector<std::unique_ptr<Comm>> comms;
-  // Per device, what was launched in order; a launch is the nodes that progress together.
+  // Launches of each device, in order; a launch is a list of nodes that progress together.
   std::map<int, std::vector<std::vector<Node *>>> launches;
   std::map<const void *, size_t> memory; // of ncclMemAlloc
   std::vector<NcclLogEntry> log;
@@ -136,35 +136,34 @@ struct NcclState {
 NcclState &state();
 inline Machine &machine() { return Machine::get(); }
 
-/// Logs a call; the error planted for it, or 0. Sets `lost` where the call is to be accepted in
-/// vain.
+/// Logs a call; returns its planted error, or 0. Sets `lost` if the call must never complete.
 int enterCall(const char *name, int stream, const std::string &detail, bool *lost = nullptr);
-/// Whether `comm` is alive; reports it when not. With the state locked.
+/// Whether `comm` is alive; else reports it. Call with the state locked.
 bool isUsable(Comm *comm, const char *call);
 /// The communicators that the calling thread aborts within a group; null outside of one.
 std::vector<Comm *> *getGroupAborts();
-/// Waits, as ncclCommAbort does, until what was submitted before an abort has ended: for work that
-/// stands behind a communicator whose abort flag is not set, in vain.
+/// Waits, as ncclCommAbort does, until work submitted before an abort has ended. This hangs for
+/// work behind a communicator whose abort flag is not set.
 void awaitKernels(Comm &comm);
-/// Makes rank `rank` of `size` of the communicator `id`. With the state locked.
+/// Makes rank `rank` of `size` of the communicator `id`. Call with the state locked.
 int join(Comm **made, const std::string &id, int rank, int size, int device);
-/// Completes what `comm` splits once all its ranks have chosen; false before. With the state
+/// Completes the split of `comm` once all its ranks have chosen; false before. Call with the state
 /// locked.
 bool completeSplit(Comm &comm);
 
 // Ranks of several processes: FakeNcclShared.cpp.
 
-/// The folder of communicator `id` where the environment says that ranks are processes.
+/// The folder of communicator `id`; empty if ranks are threads.
 std::string getSharedFolder(const std::string &id);
-/// Whether all ranks have come to the place `name`, this one with `mark`; marks are read to `all`.
+/// Whether all ranks have reached point `name`, this one with `mark`; fills in the marks of `all`.
 bool meetShared(const Comm &comm, const std::string &name, const std::string &mark,
                 std::vector<std::string> &all);
-/// Runs a part of an operation; false while others have not come.
+/// Runs a part of an operation; false while other ranks are missing.
 bool runShared(Part &part);
-/// Gives up the traces of a communicator.
+/// Removes a communicator's files.
 void leaveShared(const Comm &comm);
 
-/// Computes an operation whose requests are all there.
+/// Computes an operation that has all its requests.
 void compute(const Node &node);
 
 } // namespace gridloom::fake

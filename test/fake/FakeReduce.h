@@ -28,14 +28,14 @@ struct Bfloat16 {
   }
 };
 
-/// Bytes of an element of ncclDataType_t `type`; 0 when it is unknown.
+/// Bytes per element of ncclDataType_t `type`; 0 if it is unknown.
 inline size_t getTypeBytes(int type) {
   constexpr size_t bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
   return type >= 0 && type < 10 ? bytes[type] : 0;
 }
 
-/// ncclRedOp_t `operation` of two values. Of a number and NaN, the number is the larger and the
-/// smaller, as with NCCL's fmaxf and fminf.
+/// ncclRedOp_t `operation` of two values. For max and min of a number and NaN the result is the
+/// number, as with NCCL's fmaxf and fminf.
 template <typename T> T reduceTwo(T x, T y, int operation) {
   if (operation >= 2 && x != x)
     return y;

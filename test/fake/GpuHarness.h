@@ -21,7 +21,7 @@
 
 namespace gridloom::rt::test {
 
-/// Points the runtime at the fakes. A test ends without findings and with nothing alive; one that
+/// Makes the runtime use the fakes. A test must end without findings and live objects; one that
 /// plants a fault takes its findings itself.
 class FakeGpus : public testing::Test {
 protected:
@@ -39,8 +39,8 @@ protected:
   }
 };
 
-/// The message of the Error with `code` that `body` throws; fails the test when it throws none,
-/// another one, or one of several lines.
+/// The message of the Error with `code` that `body` throws. The test fails if it throws nothing,
+/// another error, or more than one line.
 template <typename Body> std::string catchError(ErrorCode code, Body body) {
   try {
     body();
@@ -53,7 +53,7 @@ template <typename Body> std::string catchError(ErrorCode code, Body body) {
   return "";
 }
 
-/// Runs `body(rank)` on a thread for each rank; returns what each threw ("" for nothing).
+/// Runs `body(rank)` on a thread for each rank; returns the ranks' errors ("" for none).
 inline std::vector<std::string> runRanks(int size, const std::function<void(int)> &body) {
   std::vector<std::string> errors(static_cast<size_t>(size));
   std::vector<std::thread> threads;
@@ -70,8 +70,8 @@ inline std::vector<std::string> runRanks(int size, const std::function<void(int)
   return errors;
 }
 
-/// Connects ranks of one process for NCCL: broadcasts between threads, and notifies all when one
-/// fails.
+/// Connects ranks of one process for NCCL: broadcasts between threads, and reports a failure to
+/// all.
 class ThreadExchange {
 public:
   void operator()(std::span<std::byte> bytes, std::span<const int> ranks, const std::string &name,
@@ -117,7 +117,7 @@ private:
   std::string failure;
 };
 
-/// A ProgressBoard between threads.
+/// A ProgressBoard shared by threads.
 class ThreadBoard final : public ProgressBoard {
 public:
   void publish(int rank, const std::string &communicator, uint64_t count) override {
@@ -134,7 +134,7 @@ private:
   std::map<std::pair<std::string, int>, uint64_t> counts;
 };
 
-/// Waits for a stream whose work may have failed, as a session does before it frees memory.
+/// Waits for a stream whose work may have failed, as sessions do before they free memory.
 inline void drain(Stream &stream) {
   try {
     stream.synchronize();
@@ -151,7 +151,7 @@ std::unique_ptr<Memory> upload(Device &device, Stream &stream, const std::vector
   return memory;
 }
 
-/// `count` elements of `memory`, after what `stream` holds.
+/// `count` elements at `data`, after the work on `stream`.
 template <typename T>
 std::vector<T> download(Device &device, Stream &stream, const void *data, size_t count) {
   std::vector<T> values(count);

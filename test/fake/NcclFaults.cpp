@@ -1,4 +1,4 @@
-//===- NcclFaults.cpp - a plan on fake GPUs, and every call failing -------===//
+//===- NcclFaults.cpp - a plan on fake GPUs, each call failing ------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -49,7 +49,7 @@ struct Fault {
   fake::NcclFault kind;
 };
 
-/// One rank: loads, runs, and waits for all others, so that a failure anywhere is everybody's.
+/// One rank: loads, runs, and waits for all others, so that a failure anywhere reaches all ranks.
 void runRank(const std::shared_ptr<const Plan> &plan, const PlacementOptions &placing, int rank,
              Transport *host) {
   int size = plan->getMesh().getNumRanks();
@@ -58,7 +58,7 @@ void runRank(const std::shared_ptr<const Plan> &plan, const PlacementOptions &pl
     Transport *transport = placement.deviceTransport ? placement.deviceTransport.get() : host;
     Session session(plan, *placement.device, transport);
     for (const Argument &input : plan->getEntry("main").specialisations.front().inputs) {
-      HostArray array = HostArray::allocate(input.type, input.shape); // zeros: valid indices
+      HostArray array = HostArray::allocate(input.type, input.shape); // zeros are valid indices
       session.bind(input.name, array);
     }
     session.run();
@@ -70,7 +70,7 @@ void runRank(const std::shared_ptr<const Plan> &plan, const PlacementOptions &pl
   }
 }
 
-/// What each rank threw; "" for nothing.
+/// Runs all ranks; returns each rank's error, "" for none.
 std::vector<std::string> runAll(const std::shared_ptr<const Plan> &plan,
                                 const std::optional<Fault> &fault, milliseconds deadline,
                                 uint64_t seed) {
@@ -87,7 +87,7 @@ std::vector<std::string> runAll(const std::shared_ptr<const Plan> &plan,
   PlacementOptions placing;
   placing.limits.deadline = deadline;
   placing.prepare(plan->getTargetKind(), size, /*inProcess=*/true, plan->getFolder().string());
-  // The ranks' threads are many: a lost operation is NCCL's to notice, not their meetings'.
+  // With so many rank threads, NCCL must notice a lost operation, not the ranks' own barriers.
   auto hosts = createInProcessTransports(size, {milliseconds(60000)});
   std::vector<std::string> errors(static_cast<size_t>(size));
   std::vector<std::thread> threads;
@@ -108,7 +108,7 @@ std::vector<std::string> runAll(const std::shared_ptr<const Plan> &plan,
   return errors;
 }
 
-/// Each communicator's ranks made the same calls in the same order.
+/// All ranks of a communicator must have made the same calls in the same order.
 void checkProjections(int ranks) {
   std::map<int, std::map<int, std::vector<std::string>>> calls; // communicator, rank
   std::map<int, std::set<int>> members;
@@ -142,7 +142,7 @@ bool namesOperation(const std::string &error) {
 
 void checkFault(const std::shared_ptr<const Plan> &plan, const Fault &fault, uint64_t seed) {
   bool isLost = fault.kind == fake::NcclFault::Lost;
-  // A lost operation is noticed by the deadline alone.
+  // A lost operation is noticed only at the deadline.
   milliseconds deadline(isLost ? 1500 : 30000);
   auto begin = steady_clock::now();
   std::string what = "call " + std::to_string(fault.number) + " of rank " +
@@ -203,7 +203,7 @@ int run(int argc, char **argv) {
   }
   int lost = 0;
   for (int number : numbers) {
-    // Waiting for a deadline takes time: a few are lost, the others fail.
+    // Waiting for a deadline takes time: only a few calls are lost, the others fail.
     bool isLost = number % 8 == 3;
     lost += isLost;
     checkFault(plan, {rank, number, isLost ? fake::NcclFault::Lost : fake::NcclFault::Error},

@@ -46,7 +46,8 @@ PtxBlocks::Place PtxBlocks::locate(PtxWarp &warp, const PtxInstruction &i, unsig
     return locateGlobal(warp, i, lane, address, bytes, writes);
   if (space == PtxSpace::Shared) {
     for (const PtxVariable &variable : sharedVariables) {
-      // A vector may read on to where the variable's alignment ends: LLVM's do, and drop it.
+      // A vector load may read up to the end of the variable's alignment: LLVM emits such loads and
+      // drops the rest.
       size_t past = writes || i.vector == 1 ? 1 : variable.alignment;
       if (address >= variable.begin && address + bytes <= (variable.end + past - 1) / past * past)
         return {shared.data() + address, &sharedShadow, address, true, nullptr};
@@ -68,7 +69,7 @@ PtxBlocks::Place PtxBlocks::locateGlobal(PtxWarp &warp, const PtxInstruction &i,
   auto holds = [&](const PtxBuffer &buffer) {
     return pointer >= buffer.base && pointer + bytes <= buffer.end;
   };
-  // Buffers lie sorted; the one that begins last before the address is the one that is meant.
+  // Buffers are sorted; an address belongs to the one that begins last before it.
   auto isMeant = [&](PtxBuffer *buffer) {
     return holds(*buffer) && (buffer == &buffers.back() || buffer[1].base > pointer);
   };
@@ -133,8 +134,9 @@ void PtxBlocks::load(PtxWarp &warp, const PtxInstruction &i, uint32_t active) {
   });
 }
 
-/// A load of bytes of which some were never written. In a part of a vector they may be dropped, as
-/// elsewhere where that is allowed: what is computed from them is then as unknown.
+/// A load that includes unwritten bytes. They are allowed if a shared vector has a part that was
+/// written, because the rest may be dropped, and for global memory if not strict: the result is
+/// then unknown.
 void PtxBlocks::noteUnwritten(PtxWarp &warp, const PtxInstruction &i, unsigned lane,
                               const Place &place) {
   size_t bytes = getBytes(i.type);
@@ -172,7 +174,7 @@ void PtxBlocks::store(PtxWarp &warp, const PtxInstruction &i, uint32_t active) {
   });
 }
 
-/// What an atomic operation makes of `old`; `second` is cas's new value.
+/// The new value of an atomic operation on `old`; `second` is cas's new value.
 template <typename T> static T combineAtomic(const PtxInstruction &i, T old, T value, T second) {
   if (i.has("exch"))
     return value;
@@ -228,7 +230,7 @@ void PtxBlocks::modify(PtxWarp &warp, const PtxInstruction &i, uint32_t active) 
            "uses what was never written");
   forLanes(active, [&](unsigned lane) {
     Place place = locate(warp, i, lane, bytes, true);
-    if (place.buffer) { // it reads there too
+    if (place.buffer) { // it also reads
       PtxBuffer &buffer = *place.buffer;
       buffer.readBegin = buffer.readBegin ? std::min(buffer.readBegin, place.data) : place.data;
       buffer.readEnd = std::max(buffer.readEnd, place.data + bytes);

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Threads run by warps: an instruction is taken for all threads of a warp that are at it. Which
-// threads, warps and blocks come first is given by a seed.
+// Threads run by warps: an instruction runs for all threads of a warp that have reached it. The
+// order of threads, warps and blocks depends on a seed.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_TEST_FAKE_PTXBLOCK_H
@@ -19,22 +19,22 @@ namespace gridloom::fake {
 
 inline constexpr unsigned ptxWarpSize = 32;
 
-/// The threads of a warp, as sets of 32 bits.
+/// The threads of a warp, with sets of threads as 32 bits.
 struct PtxWarp {
   uint32_t number = 0;
   uint32_t exist = 0;
   uint32_t done = 0;
   uint32_t atBarrier = 0; // of the block
   uint32_t atMeeting = 0; // of the warp: a shuffle, a vote, a barrier
-  uint32_t clock = 0;     // of the block at the last barrier of the warp
+  uint32_t clock = 0;     // the block's clock at the warp's last barrier
   std::array<uint32_t, ptxWarpSize> pc = {};
   std::vector<uint64_t> file;    // 32 values per slot
-  std::vector<uint32_t> defined; // per slot: threads whose value was written
-  /// Per slot, of threads whose value was not: which bytes were. Empty where none.
+  std::vector<uint32_t> defined; // per slot: threads with a known value
+  /// Per slot, for threads with a partly known value: the known bytes. Empty if there are none.
   std::vector<std::vector<uint8_t>> parts;
 
   uint32_t ready() const { return exist & ~(done | atBarrier | atMeeting); }
-  /// The bytes, as bits, that were written of a thread's value.
+  /// The known bytes of a thread's value, as bits.
   uint8_t knownBytes(uint32_t index, unsigned lane) const {
     if (defined[index] >> lane & 1)
       return 0xff;
@@ -50,7 +50,7 @@ public:
   PtxBlocks(const PtxKernel &kernel, const Launch &launch, std::vector<PtxBuffer> &buffers,
             const PtxOptions &options);
 
-  /// The block at `index`, whose number is `block` of those from `firstBlock` on.
+  /// Runs the block at `index` with number `block`; the launch's first has number `firstBlock`.
   void run(const uint32_t *index, uint32_t block, uint32_t firstBlock);
 
 private:
@@ -68,7 +68,7 @@ private:
   void compute(PtxWarp &warp, const PtxInstruction &instruction, uint32_t active);
   void computeUnknown(PtxWarp &warp, const PtxInstruction &instruction, uint32_t active);
 
-  // Meeting of threads.
+  // Synchronisation of threads.
   bool releaseMeetings(PtxWarp &warp);
   void meet(PtxWarp &warp, const PtxInstruction &instruction, uint32_t members, uint32_t mask);
   void shuffle(PtxWarp &warp, const PtxInstruction &instruction, uint32_t members, uint32_t mask);
@@ -89,7 +89,7 @@ private:
   Place locateGlobal(PtxWarp &warp, const PtxInstruction &instruction, unsigned lane,
                      uint64_t address, size_t bytes, bool writes);
   PtxMoment now(const PtxWarp &warp, unsigned lane, bool isShared) const;
-  /// Fails with `what` where a thread of `active` has not written its address.
+  /// Fails with `what` if a thread of `active` has an unwritten address.
   void requireAddress(const PtxWarp &warp, const PtxInstruction &instruction, uint32_t active,
                       const std::string &what) const;
   void load(PtxWarp &warp, const PtxInstruction &instruction, uint32_t active);

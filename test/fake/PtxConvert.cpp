@@ -10,7 +10,7 @@ namespace gridloom::fake {
 
 namespace {
 
-/// Calls visit(T()) for the host's type of `type`; returns its result, or null for other types.
+/// Calls visit(T()) with the host's type for `type`; returns its result, or null for other types.
 template <typename Visit> PtxCompute visitType(PtxType type, Visit visit) {
   switch (type) {
   case PtxType::U8:
@@ -59,7 +59,7 @@ template <typename W> W toIntegral(W value, char mode) {
   }
 }
 
-/// Out of range is the nearest that is in it. NaN is 0 in 32 bits and fewer, else the sign bit.
+/// Clamps values out of range. NaN gives 0 for up to 32 bits, else only the sign bit.
 template <typename D, typename W> D clampToInteger(W value) {
   if (std::isnan(value)) {
     bool isWide = sizeof(W) == 8 || sizeof(D) == 8;
@@ -101,7 +101,7 @@ template <typename D, typename S> D convertInteger(const PtxInstruction &i, S fr
                                      static_cast<__int128>(Limits::min()),
                                      static_cast<__int128>(Limits::max())));
   } else {
-    // 64 bits of significand hold every integer.
+    // The 64 bits of significand hold every integer.
     auto value = static_cast<long double>(from);
     if constexpr (std::is_same_v<D, double>)
       return i.round == 'n' ? static_cast<double>(value)
@@ -122,7 +122,7 @@ template <typename T> PtxCompute selectPacking(const PtxInstruction &i) {
       });
 }
 
-/// Conversions that can lose something name how they round.
+/// Conversions that can lose precision must name their rounding.
 bool isRoundingNamed(const PtxInstruction &i) {
   auto isFloating = [](PtxType type) {
     return type == PtxType::F16 || type == PtxType::BF16 || type == PtxType::F32 ||
@@ -181,7 +181,7 @@ bool combine(char mode, bool result, bool other) {
   return mode == 'a' ? result && other : mode == 'o' ? result || other : result != other;
 }
 
-/// p|q: the comparison and its opposite, each combined with the third operand; of pairs, the
+/// p|q: the comparison and its negation, each combined with the third operand; for pairs, the
 /// comparisons of the lower and the upper halves.
 template <typename T> void setPredicates(const PtxInstruction &i, uint64_t *file, uint32_t active) {
   uint64_t *first = file + size_t(32) * i.results[0];

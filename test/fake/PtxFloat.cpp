@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What PTX rounds is rounded once, as stated. What it approximates is computed exactly here, or,
-// under a PtxInaccuracy, with an error as large as PTX allows.
+// Operations with a stated rounding are rounded once. Approximate ones are exact here or, under a
+// PtxInaccuracy, have an error as large as PTX allows.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,23 +17,23 @@ namespace {
 
 thread_local uint64_t inaccuracySeed = 0;
 
-/// A number in [-1, 1] that depends on `value` and the seed.
+/// A pseudo-random number in [-1, 1] that depends on `value` and the seed.
 double drawError(double value) {
   uint64_t bits = (std::bit_cast<uint64_t>(value) ^ inaccuracySeed) * 0x9e3779b97f4a7c15;
   bits = (bits ^ bits >> 29) * 0xbf58476d1ce4e5b9;
   return static_cast<double>(static_cast<int64_t>(bits ^ bits >> 32)) * 0x1p-63;
 }
 
-/// `exact` with a relative error of up to `bound`.
+/// `exact` with a random relative error of at most `bound`.
 double err(double exact, double bound) {
   return inaccuracySeed ? exact * (1 + drawError(exact) * bound) : exact;
 }
-/// Powers of two are exact: libdevice builds on it.
+/// exp2 with a relative error, but exact for integers, which libdevice relies on.
 double errExp2(float x, double bound) {
   double exact = std::exp2(static_cast<double>(x));
   return x == std::floor(x) ? exact : err(exact, bound);
 }
-/// With an absolute one.
+/// `exact` with a random absolute error of at most `bound`.
 double errBy(double exact, double bound) {
   return inaccuracySeed ? exact + drawError(exact) * bound : exact;
 }
@@ -84,8 +84,8 @@ template <typename T, typename F> PtxCompute binary(F) {
   }
 }
 
-/// x * y + z, rounded once. The sum of a product of 16-bit floats, exact in f64, is rounded to odd
-/// first, so that rounding it again is harmless.
+/// x * y + z, rounded once. For 16-bit floats the product is exact in f64, and the sum is rounded
+/// to odd first, so that the second rounding is harmless.
 template <typename T> T fuse(const PtxInstruction &i, T x, T y, T z) {
   if constexpr (std::is_floating_point_v<T>) {
     RoundingScope scope(i.round);
@@ -114,7 +114,7 @@ template <typename T> PtxCompute selectFused() {
         [](const PtxInstruction &i, T x, T y, T z) { return fuse(i, x, y, z); });
 }
 
-/// The lesser of two; a zero with a sign is less than one without.
+/// The smaller of two; -0 is smaller than 0.
 template <typename W> W least(W x, W y, bool keepsNan) {
   if (std::isnan(x) || std::isnan(y)) {
     bool isNan = keepsNan || (std::isnan(x) && std::isnan(y));
@@ -129,7 +129,7 @@ template <typename W> double approximateRatio(W x, W y) {
   return static_cast<double>(x) / static_cast<double>(y);
 }
 
-/// What all float types have.
+/// Operations that all float types have.
 template <typename T> PtxCompute selectBasic(const PtxInstruction &i) {
   switch (i.name) {
   case PtxName::Add:
@@ -167,7 +167,7 @@ template <typename T> PtxCompute selectBasic(const PtxInstruction &i) {
   }
 }
 
-/// The error of "approx" in a 16-bit format, relative.
+/// The relative error of "approx" in a 16-bit format.
 template <typename T> constexpr double narrowError(double half, double brain) {
   return std::is_same_v<T, Half> || std::is_same_v<T, Pair<Half>> ? half : brain;
 }
@@ -205,7 +205,7 @@ PtxCompute selectDivision(const PtxInstruction &i) {
         return x / y;
       });
     return binary<float>([](const PtxInstruction &i, float x, float y) {
-      // Beyond 2^126 the approximation's reciprocal is flushed.
+      // Beyond 2^126 the approximation's reciprocal flushes to zero.
       if (i.has("approx") && std::fabs(y) > 0x1p126f && std::isfinite(y))
         return std::isinf(x) ? std::numeric_limits<float>::quiet_NaN()
                              : std::copysign(0.0f, std::signbit(x) == std::signbit(y) ? 1.f : -1.f);
@@ -275,15 +275,14 @@ PtxCompute selectSingle(const PtxInstruction &i) {
   }
 }
 
-/// Pairs of f32 have no more than this.
+/// Pairs of f32 have only these operations.
 PtxCompute selectPaired(const PtxInstruction &i) {
   using enum PtxName;
   bool exists = i.name == Add || i.name == Sub || i.name == Mul || i.name == Fma;
   return exists ? selectBasic<Pair<float>>(i) : nullptr;
 }
 
-/// f64's rough approximations are of the upper half: the lower 32 bits neither count nor are
-/// computed.
+/// f64's rough approximations use the upper half: the lower 32 bits are neither read nor computed.
 double keepUpper(double x) {
   return std::bit_cast<double>(std::bit_cast<uint64_t>(x) & 0xffffffff00000000);
 }
@@ -320,7 +319,7 @@ PtxCompute selectDouble(const PtxInstruction &i) {
   case PtxName::Rsqrt:
     if (!i.approximate)
       return nullptr;
-    // Only the one that flushes is a rough one.
+    // Only the flushing variant is rough.
     return unary<double>([](const PtxInstruction &i, double x) {
       return i.flush ? keepUpper(err(1 / std::sqrt(keepUpper(x)), 0x1p-20))
                      : err(1 / std::sqrt(x), 0x1p-52);

@@ -70,7 +70,7 @@ template <typename T> PtxCompute selectProduct(const PtxInstruction &i) {
   return lanewise<T, T, T>([](T x, T y) { return multiply<T>(x, y, false); });
 }
 
-/// Division by zero has no stated result: all bits set, as hardware gives.
+/// Division by zero is unspecified: here all bits are set, as on hardware.
 template <typename T> T divide(T x, T y) {
   if (y == 0)
     return static_cast<T>(~T(0));
@@ -79,7 +79,7 @@ template <typename T> T divide(T x, T y) {
   return static_cast<T>(x / y);
 }
 
-/// Shifts by more than the width give 0, or the sign.
+/// Shifts by the width or more give 0, or the sign.
 template <typename T> T shiftRight(T x, uint32_t by) {
   constexpr uint32_t bits = 8 * sizeof(T);
   return by < bits ? static_cast<T>(x >> by) : static_cast<T>(x < 0 ? -1 : 0);
@@ -126,7 +126,7 @@ uint32_t permute(uint32_t x, uint32_t y, uint32_t selector) {
   return result;
 }
 
-/// lop3: bit n of `table` is the result for bits (x, y, z) that read n.
+/// lop3: bit n of `table` is the result where the bits of (x, y, z) form the number n.
 uint32_t lookUp(uint32_t x, uint32_t y, uint32_t z, uint32_t table) {
   uint32_t result = 0;
   for (unsigned n = 0; n < 8; ++n)
@@ -263,7 +263,7 @@ PtxCompute selectPredicate(const PtxInstruction &i) {
   }
 }
 
-/// add, sub and mad with a carry in, which is the last source, or out, the last result.
+/// add, sub and mad with a carry in, which is the last source, or a carry out, the last result.
 template <typename U> void carry(const PtxInstruction &i, uint64_t *file, uint32_t active) {
   using L = unsigned __int128;
   bool goesOut = i.has("cc"), multiplies = i.name == PtxName::Mad, high = i.has("hi");
@@ -288,7 +288,7 @@ template <typename U> void carry(const PtxInstruction &i, uint64_t *file, uint32
 PtxCompute selectCarrying(const PtxInstruction &i) {
   bool isKnown = i.name == PtxName::Add || i.name == PtxName::Sub ||
                  (i.name == PtxName::Mad && i.has("hi") != i.has("lo"));
-  // A signed product's upper half is another one.
+  // A signed product has another upper half.
   bool isSigned = i.type == PtxType::S32 || i.type == PtxType::S64;
   if (!isKnown || (isSigned && i.has("hi")))
     return nullptr;

@@ -21,7 +21,7 @@ uint32_t countThreads(const Launch &launch) {
   return launch.block[0] * launch.block[1] * launch.block[2];
 }
 
-/// The variables of a block, the last of them as large as the launch asks for.
+/// A block's shared variables; a dynamic one, the last, has the size that the launch requests.
 std::vector<PtxVariable> layOutShared(const PtxKernel &kernel, const Launch &launch) {
   std::vector<PtxVariable> variables = kernel.shared;
   if (kernel.hasDynamicShared)
@@ -29,7 +29,7 @@ std::vector<PtxVariable> layOutShared(const PtxKernel &kernel, const Launch &lau
   return variables;
 }
 
-/// With what pads the last variable to its alignment.
+/// The end of the last variable, padded to its alignment.
 size_t endOf(const std::vector<PtxVariable> &variables) {
   if (variables.empty())
     return 0;
@@ -146,7 +146,7 @@ void PtxBlocks::run(const uint32_t *index, uint32_t number, uint32_t first) {
 // Warps
 //===----------------------------------------------------------------------===//
 
-/// Lets a warp run until all its threads wait or are done; under a seed, for a while.
+/// Runs a warp until all its threads wait or are done; with a seed, only for a while.
 void PtxBlocks::runWarp(PtxWarp &warp) {
   for (uint64_t turns = options.seed ? 1 + random() % 16 : ~uint64_t(0); turns > 0; --turns) {
     uint32_t group = chooseGroup(warp);
@@ -156,7 +156,7 @@ void PtxBlocks::runWarp(PtxWarp &warp) {
   }
 }
 
-/// Threads at one place: those that are furthest behind, or under a seed those of any place.
+/// Threads at one instruction: those furthest behind, or with a seed any.
 uint32_t PtxBlocks::chooseGroup(const PtxWarp &warp) {
   uint32_t ready = warp.ready();
   if (!ready)
@@ -192,11 +192,11 @@ uint32_t PtxBlocks::applyGuard(PtxWarp &warp, const PtxInstruction &i, uint32_t 
   return active;
 }
 
-/// Runs the threads of `group`, which are at one place, until they part, wait, have used up the
-/// budget, or come to where others are.
+/// Runs the threads of `group`, which are at one instruction, until they diverge, wait, use up the
+/// budget, or reach other threads.
 void PtxBlocks::runGroup(PtxWarp &warp, uint32_t group, uint64_t budget) {
   uint32_t pc = warp.pc[lowest(group)];
-  uint32_t meeting = ~uint32_t(0); // the place of others that are ahead
+  uint32_t meeting = ~uint32_t(0); // where the nearest threads ahead are
   for (uint32_t rest = warp.ready() & ~group; rest; rest &= rest - 1)
     if (warp.pc[lowest(rest)] > pc)
       meeting = std::min(meeting, warp.pc[lowest(rest)]);
@@ -302,8 +302,7 @@ uint8_t lowBytes(unsigned count) {
   return static_cast<uint8_t>(count >= 8 ? 0xff : (1 << count) - 1);
 }
 
-/// The bytes of the first result of which the value is known. `sources` are the known bytes of the
-/// sources, `values` their values.
+/// The known bytes of the first result. `sources` are the known bytes of `values`.
 uint8_t findKnown(const PtxInstruction &i, const uint8_t *sources, const uint64_t *values) {
   unsigned size = getBytes(i.type);
   uint8_t needed = lowBytes(size);
@@ -322,7 +321,7 @@ uint8_t findKnown(const PtxInstruction &i, const uint8_t *sources, const uint64_
   case PtxName::Cvt: {
     if (i.round != 0 || i.saturate || i.numSources != 1)
       break;
-    // Of integers what is cut off does not count, and what is put before is known.
+    // For integers, truncated bytes do not matter, and zero extension adds known ones.
     unsigned kept = sources[0] & lowBytes(std::min(size, getBytes(i.to)));
     if (isKnown(0) || kept == lowBytes(getBytes(i.to)))
       return 0xff;
@@ -339,7 +338,7 @@ uint8_t findKnown(const PtxInstruction &i, const uint8_t *sources, const uint64_
   }
   case PtxName::And:
   case PtxName::Or: {
-    // x and 0 is 0, x or 1 is 1, byte by byte.
+    // Byte by byte: 0 and x is 0, all ones or x is all ones.
     unsigned known = sources[0] & sources[1];
     for (unsigned n = 0; n < 2; ++n)
       for (unsigned byte = 0; byte < size; ++byte) {
@@ -353,7 +352,7 @@ uint8_t findKnown(const PtxInstruction &i, const uint8_t *sources, const uint64_
   case PtxName::Add:
   case PtxName::Sub:
   case PtxName::Mul: {
-    // The lower bytes of integers depend on lower bytes only.
+    // The lower bytes of the result depend only on the lower bytes of the operands.
     bool isInteger = i.type >= PtxType::U8 && i.type <= PtxType::S64;
     if (!isInteger || i.has("hi") || i.has("wide") || i.saturate || i.carriesIn || i.has("cc"))
       break;
@@ -372,7 +371,7 @@ uint8_t findKnown(const PtxInstruction &i, const uint8_t *sources, const uint64_
 
 } // namespace
 
-/// As compute, where some operand was never written: its bytes may not count.
+/// Like `compute`, if some operand is not fully written: the unwritten bytes may not matter.
 void PtxBlocks::computeUnknown(PtxWarp &warp, const PtxInstruction &i, uint32_t active) {
   std::array<std::array<uint8_t, ptxWarpSize>, 8> known = {};
   for (uint32_t rest = active; rest; rest &= rest - 1) {
@@ -401,10 +400,10 @@ void PtxBlocks::computeUnknown(PtxWarp &warp, const PtxInstruction &i, uint32_t 
 }
 
 //===----------------------------------------------------------------------===//
-// Meeting of threads
+// Synchronisation of threads
 //===----------------------------------------------------------------------===//
 
-/// Lets those go on who have all come to the same place.
+/// Releases threads that have all reached the same warp-wide instruction.
 bool PtxBlocks::releaseMeetings(PtxWarp &warp) {
   bool released = false;
   for (uint32_t waiting = warp.atMeeting; waiting;) {
@@ -424,7 +423,7 @@ bool PtxBlocks::releaseMeetings(PtxWarp &warp) {
     if (uint32_t strange = here & ~mask)
       failAt(warp, lowest(strange), i, "is at an instruction whose mask lacks it");
     if ((mask & warp.exist & ~warp.done) != here)
-      continue; // others are still to come
+      continue; // some are missing
     meet(warp, i, here, mask);
     warp.atMeeting &= ~here;
     for (uint32_t rest = here; rest; rest &= rest - 1)
@@ -522,7 +521,7 @@ void PtxBlocks::reduce(PtxWarp &warp, const PtxInstruction &i, uint32_t members)
   }
 }
 
-/// Lets a block go on whose threads have all come to the same barrier.
+/// Releases a block whose threads have all reached the same barrier.
 bool PtxBlocks::releaseBarrier() {
   uint32_t pc = ~uint32_t(0);
   for (const PtxWarp &warp : warps) {

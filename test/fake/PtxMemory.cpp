@@ -17,21 +17,21 @@ uint32_t takePtxBlocks(uint32_t count) {
   return next.fetch_add(count);
 }
 
-/// Who touched a granule of memory last. Readers of one block are kept as the last one, the latest
-/// moment of others of its warp, and whether there were others of other warps.
+/// The last accesses to a granule of memory. For readers of one block it keeps the last one, the
+/// latest clock of others in its warp, and whether other warps have read.
 struct PtxShadow::Cell {
   uint32_t writeBlock = 0, readBlock = 0;
   uint32_t writeClock = 0, readClock = 0;
   uint16_t writeThread = 0, readThread = 0;
-  uint32_t otherBlock = 0; // another block that read
+  uint32_t otherBlock = 0; // another block that has read
   uint32_t otherClock = 0;
-  bool isAtomic = false;      // the write was
-  bool hasOthers = false;     // of the reader's warp
-  bool hasOtherWarps = false; // that read
-  uint32_t readOnlyBlock = 0; // that read by ld.global.nc
+  bool isAtomic = false;      // of the write
+  bool hasOthers = false;     // in the reader's warp
+  bool hasOtherWarps = false; // that have read
+  uint32_t readOnlyBlock = 0; // that has read by ld.global.nc
 };
 
-/// Cells of pageBytes bytes, one per 2^shift of them: as fine as accesses are.
+/// Cells for pageBytes bytes, each of 2^shift bytes: as fine as the finest access.
 struct PtxShadow::Page {
   unsigned shift = 0;
   std::unique_ptr<Cell[]> cells;
@@ -79,7 +79,7 @@ void PtxShadow::clear() {
 
 void PtxShadow::copyWritten(size_t begin, const PtxShadow &from, size_t fromBegin, size_t count) {
   for (size_t i = 0; i < count;) {
-    // Runs of equal bytes: copies are of whole tensors, mostly written.
+    // Copy in runs of equal state: copies are of whole tensors, mostly written.
     bool isWritten = from.isWritten(fromBegin + i, 1);
     size_t run = 1;
     while (i + run < count) {
@@ -115,7 +115,7 @@ std::pair<PtxShadow::Cell *, size_t> PtxShadow::findCells(size_t begin, size_t c
   return {&page.cells[begin % pageBytes >> page.shift], count >> page.shift};
 }
 
-/// True if an access of this block at `clock` by `thread` is before `now`.
+/// True if an access by `thread` of this block at `clock` happens before `now`.
 static bool isBefore(uint32_t thread, uint32_t clock, const PtxMoment &now) {
   constexpr uint32_t warpSize = 32;
   return thread == now.thread || clock < now.blockClock ||

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// PTX as it is after reading: calls are expanded, names are numbers, and each instruction that
-// computes knows its function. What is not known is refused by name when the text is read, so that
-// no kernel runs half understood.
+// PTX after parsing: calls are inlined, names are numbers, and each computing instruction has its
+// function. Anything unknown is refused by name when the text is parsed, so that no kernel runs
+// partly understood.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_TEST_FAKE_PTXMODULE_H
@@ -24,7 +24,7 @@
 
 namespace gridloom::fake {
 
-/// What stands in a PTX text that this does not know, or a kernel that does what it must not.
+/// Unsupported PTX, or a kernel's error.
 struct PtxError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -122,10 +122,10 @@ struct PtxInstruction;
 using PtxCompute = void (*)(const PtxInstruction &instruction, uint64_t *file, uint32_t active);
 
 /// One instruction, e.g. "@!%p1 setp.lt.and.f32 %p2, %r1, 0f00000000, %p3". Operands are slots of
-/// the register file, which has constants and special registers too.
+/// the register file, which also has constants and special registers.
 struct PtxInstruction {
   std::string text;
-  std::vector<std::string> modifiers; // what stands between the name and the types
+  std::vector<std::string> modifiers; // between the name and the types
   PtxName name = PtxName::Exit;
   PtxType type = PtxType::None; // the last type named
   PtxType to = PtxType::None;   // the first
@@ -146,7 +146,7 @@ struct PtxInstruction {
   uint32_t target = 0;          // bra
   uint32_t base = 0;            // load, store: the address's slot
   int64_t offset = 0;           // load, store
-  PtxCompute compute = nullptr; // of one that only computes
+  PtxCompute compute = nullptr; // of computing instructions
   std::array<uint32_t, 8> results = {}, sources = {};
 
   bool has(std::string_view modifier) const {
@@ -157,23 +157,23 @@ struct PtxInstruction {
   }
 };
 
-/// The function of an instruction that computes; null where name, types and modifiers are not one.
+/// The function of a computing instruction; null if name, types and modifiers do not fit together.
 PtxCompute selectCompute(const PtxInstruction &instruction);
 PtxCompute selectInteger(const PtxInstruction &instruction);
 PtxCompute selectCarrying(const PtxInstruction &instruction);
 PtxCompute selectFloat(const PtxInstruction &instruction);
 PtxCompute selectConvert(const PtxInstruction &instruction);
 
-/// Generic addresses of shared and local memory begin here: above all of the host's.
+/// Start of the generic addresses of shared and local memory: above all host addresses.
 inline constexpr uint64_t ptxSharedWindow = uint64_t(1) << 60;
 inline constexpr uint64_t ptxLocalWindow = uint64_t(1) << 61;
 
-/// Special registers, in the order of PtxKernel::specials' numbers.
+/// Special registers; PtxKernel::specials has indices into this list.
 inline constexpr std::string_view ptxSpecials[] = {
     "%tid.x",   "%tid.y",    "%tid.z",    "%ntid.x",   "%ntid.y", "%ntid.z", "%ctaid.x", "%ctaid.y",
     "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z", "%laneid", "%warpid", "%nwarpid"};
 
-/// Bytes of shared memory that a kernel may declare, and a launch ask for without permission.
+/// Bytes of shared memory that a kernel may declare, and a launch request without opting in.
 inline constexpr unsigned ptxSharedBytes = 48 * 1024;
 
 struct PtxVariable {
@@ -186,37 +186,37 @@ struct PtxKernel {
   std::vector<PtxInstruction> code;
   uint32_t numSlots = 0;
   std::vector<std::pair<uint32_t, uint64_t>> constants; // slot, bits
-  std::vector<std::pair<uint32_t, uint32_t>> specials;  // slot, which
-  uint32_t maxThreads[3] = {0, 0, 0};                   // .maxntid; 0: not given
-  /// Variables in shared memory; the bytes between them belong to nobody. The last one grows by
-  /// what a launch asks for where `hasDynamicShared`.
+  std::vector<std::pair<uint32_t, uint32_t>> specials;  // slot, index
+  uint32_t maxThreads[3] = {0, 0, 0};                   // .maxntid; 0: none
+  /// Variables in shared memory, with unused gaps between them. With `hasDynamicShared` the last
+  /// one grows by the launch's shared memory.
   std::vector<PtxVariable> shared;
   bool hasDynamicShared = false;
-  size_t localBytes = 0; // of a thread
+  size_t localBytes = 0; // per thread
   /// Constants in global memory.
   std::vector<std::shared_ptr<std::vector<uint64_t>>> data;
 };
 
-/// The kernels of a PTX text. Throws PtxError naming the line that is not understood.
+/// The kernels of a PTX text. Throws PtxError with the line that is not supported.
 std::map<std::string, PtxKernel> parsePtx(const std::string &text);
 
 struct PtxOptions {
-  /// 0: warps run in turn, threads of a warp together where they can. Else the seed of an order of
-  /// blocks, warps and threads.
+  /// 0: warps run in turn, and threads of a warp together where possible. Otherwise the seed of a
+  /// random order of blocks, warps and threads.
   uint64_t seed = 0;
-  /// Loads of memory that nobody wrote are errors; else what is computed from it is as if never
-  /// written.
+  /// Loads of unwritten memory are errors; if false, values computed from it count as unwritten.
   bool strict = true;
-  /// A launch that takes more instructions of warps than this does not end. 0: any number.
+  /// The limit on warp instructions of a launch, beyond which it counts as endless. 0: none.
   uint64_t maxInstructions = 0;
 };
 
-/// Runs all blocks of a launch, one after another; fills in what each buffer's part was touched.
-/// Throws PtxError when the kernel leaves its memory, races, or its threads diverge at a barrier.
+/// Runs all blocks of a launch, one after another, and fills in the ranges of each buffer that were
+/// accessed. Throws PtxError if the kernel leaves its memory, races, or its threads diverge at a
+/// barrier.
 void runPtx(const PtxKernel &kernel, const Launch &launch, std::vector<PtxBuffer> &buffers,
             const PtxOptions &options = {});
 
-/// While one lives, instructions of stated accuracy ("approx") err by up to what they may.
+/// While an object lives, approximate instructions err by up to their stated accuracy.
 class GRIDLOOM_FAKE_EXPORT PtxInaccuracy {
 public:
   explicit PtxInaccuracy(uint64_t seed);

@@ -25,13 +25,14 @@ struct Half {
 struct Brain {
   uint16_t bits = 0;
 };
-/// Two of them, or of 16-bit integers, in one register.
+/// Two 16-bit floats or integers in one register.
 template <typename T> struct Pair {
   T low, high;
 };
 
-/// `value` in a format of `digits` bits of significand and least exponent `least` (of the last bit
-/// of subnormals), rounded by `mode` as PtxInstruction::round. Larger than `largest` is infinite.
+/// `value` in a format with `digits` bits of significand and least exponent `least` (of the last
+/// bit of subnormals), rounded by `mode` as in PtxInstruction::round. Values above `largest` become
+/// infinite.
 template <typename T> T roundTo(T value, int digits, int least, T largest, char mode) {
   if (value == 0 || !std::isfinite(value))
     return value;
@@ -101,7 +102,7 @@ template <typename T> T decode(uint64_t bits) {
     return std::bit_cast<T>(static_cast<uint8_t>(bits));
 }
 
-/// Signed integers fill the register with their sign, as cvt and ld do for wider registers.
+/// Signed integers are sign-extended to the register, as by cvt and ld for wider registers.
 template <typename T> uint64_t encode(T value) {
   if constexpr (std::is_same_v<T, bool>)
     return value;
@@ -133,8 +134,8 @@ template <typename Visit> void forLanes(uint32_t active, Visit visit) {
     visit(static_cast<unsigned>(std::countr_zero(active)));
 }
 
-/// A function of `R` from operands `S...`, taken lane by lane. F is a lambda without captures; it
-/// gets the instruction first where it wants it.
+/// A function giving `R` from operands `S...`, applied lane by lane. F is a lambda without
+/// captures; it may take the instruction as its first argument.
 template <typename R, typename... S, typename F> PtxCompute lanewise(F) {
   static_assert(std::is_empty_v<F>);
   return [](const PtxInstruction &i, uint64_t *file, uint32_t active) {
@@ -153,8 +154,8 @@ template <typename R, typename... S, typename F> PtxCompute lanewise(F) {
   };
 }
 
-/// While one lives, the host rounds as `mode`. What is computed meanwhile must not be moved by the
-/// host's compiler: files that use it are built with -frounding-math.
+/// While an object lives, the host rounds as `mode`. The host's compiler must not move computations
+/// across it: files that use it are built with -frounding-math.
 class RoundingScope {
 public:
   explicit RoundingScope(char mode) : isDirected(mode && mode != 'n') {

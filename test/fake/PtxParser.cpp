@@ -1,11 +1,11 @@
-//===- PtxParser.cpp - reading PTX ----------------------------------------===//
+//===- PtxParser.cpp - parsing PTX ----------------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// A module is read in two passes: first its variables and the statements of its routines, then the
-// kernels. A call is replaced by the routine's statements, its parameters by slots.
+// A module is parsed in two passes: first its variables and the statements of its routines, then
+// the kernels. Calls are inlined; their parameters become slots.
 //
 //===----------------------------------------------------------------------===//
 
@@ -99,7 +99,7 @@ struct Routine {
                  " of the PTX is not understood: " + statement.text);
 }
 
-/// Inline assembly has several on a line: "{ .reg .b32 t; mov.b64 {t, %r1}, %rd1; }".
+/// Inline assembly has several statements on a line: "{ .reg .b32 t; mov.b64 {t, %r1}, %rd1; }".
 std::vector<std::string> splitStatements(std::string line) {
   std::vector<std::string> statements;
   if (line.size() > 1 && line.front() == '{') {
@@ -125,7 +125,7 @@ public:
         if (open.text.empty())
           open.line = number;
         open.text += (open.text.empty() ? "" : " ") + part;
-        // What does not end here goes on in the next line.
+        // An unfinished statement continues on the next line.
         bool ends = std::strchr(";:{}", part.back()) || open.text.starts_with(".version") ||
                     open.text.starts_with(".target") || open.text.starts_with(".address_size");
         if (ends) {
@@ -219,7 +219,7 @@ private:
       size_t bytes = std::stoul(text.substr(type + 2)) / 8;
       size_t count = std::stoul(text.substr(open + 1));
       auto words = std::make_shared<std::vector<uint64_t>>((bytes * count + 7) / 8 + 8);
-      // Vectors are aligned to 16 bytes only; constants may be aligned to 64.
+      // Vectors are only aligned to 16 bytes; constants may need 64.
       auto address = reinterpret_cast<uintptr_t>(words->data());
       size_t skip = (64 - address % 64) % 64 / 8;
       auto *to = reinterpret_cast<std::byte *>(words->data() + skip);
@@ -341,9 +341,9 @@ private:
     return (value + alignment - 1) / alignment * alignment;
   }
 
-  /// ".shared .align 16 .b8 name[1024];", also ".extern" without a size: the launch's.
+  /// ".shared .align 16 .b8 name[1024];", or ".extern" without a size, which the launch gives.
   void addShared(const Statement &statement) {
-    constexpr size_t gap = 64; // what belongs to nobody, so that an index out of range is seen
+    constexpr size_t gap = 64; // unused space that reveals indices out of range
     auto [alignment, name] = readVariable(statement);
     size_t end = kernel.shared.empty() ? 0 : kernel.shared.back().end + gap;
     size_t begin = alignTo(end, alignment);
@@ -411,7 +411,7 @@ private:
     kernel.code.push_back(std::move(i));
   }
 
-  /// "(retval0), name, (param0, param1)": the routine's own statements, under names of their own.
+  /// "(retval0), name, (param0, param1)": inlines the routine's statements, with renamed registers.
   void call(const std::vector<std::string> &operands) {
     size_t at = operands.empty() || operands[0].front() != '(' ? 0 : 1;
     if (operands.size() <= at || !module.functions.count(operands[at]))
@@ -440,7 +440,7 @@ private:
     current = caller;
   }
 
-  /// ld.param and st.param: parameters are slots, by their place in the variable.
+  /// ld.param and st.param: each offset of a parameter is a slot.
   void moveParameter(PtxInstruction &i, std::vector<std::string> operands) {
     if (operands.size() != 2 || i.vector != 1)
       fail();
@@ -489,7 +489,7 @@ private:
     }
   }
 
-  /// `parts`: how many registers make up one value of the instruction's type.
+  /// `parts`: the number of registers that form one value of the instruction's type.
   void addOperand(PtxInstruction &i, const std::string &text, bool isResult, bool mayBeWider,
                   size_t parts) {
     uint8_t &count = isResult ? i.numResults : i.numSources;
@@ -518,7 +518,7 @@ private:
   // Operands
   //===--------------------------------------------------------------------===//
 
-  /// A .param variable of the routine that is being read.
+  /// The slot of a .param variable of the current routine.
   uint32_t findVariable(const std::string &name) {
     auto [found, isNew] = variables.try_emplace(prefix + name, 0);
     if (isNew)
@@ -573,7 +573,7 @@ private:
     }
   }
 
-  /// The slot of a register. Where it was declared, it has to have `bits`, or may have more.
+  /// The slot of a register. If declared, it must have `bits`, or more if `mayBeWider`.
   uint32_t getRegister(const std::string &name, unsigned bits, bool mayBeWider = false) {
     std::string stem = name;
     while (!stem.empty() && isDigit(static_cast<unsigned char>(stem.back())))
@@ -582,7 +582,7 @@ private:
     if (width == widths.end())
       width = widths.find(prefix + name);
     if (width == widths.end() && (stem == name || stem.size() < 2 || !widths.empty()))
-      fail(); // not declared, or a special register that is not known
+      fail(); // undeclared, or an unknown special register
     if (width != widths.end() && bits &&
         !(width->second == bits || (mayBeWider && width->second > bits && bits > 1)))
       fail();
@@ -596,7 +596,7 @@ private:
   const Routine &routine;
   PtxKernel kernel;
   const Statement *current = nullptr;
-  std::string prefix; // of names in the routine that is being read
+  std::string prefix; // of names in the current routine
   int depth = 0;
   int numCalls = 0;
   uint32_t discard = 0, carry = 0;
@@ -605,7 +605,7 @@ private:
   std::map<std::string, uint32_t> registers, specialSlots, labels;
   std::map<uint64_t, uint32_t> constantSlots;
   std::map<std::string, uint32_t> variables;
-  std::map<std::pair<uint32_t, uint64_t>, uint32_t> places; // in variables
+  std::map<std::pair<uint32_t, uint64_t>, uint32_t> places; // by variable and offset
   std::vector<std::pair<size_t, std::string>> branches;
 };
 

@@ -66,7 +66,7 @@ static std::optional<PtxName> parseName(std::string_view text) {
   return found->second;
 }
 
-/// setp's comparison: true of less (1), equal (2), greater (4), unordered (8).
+/// setp's comparison: true for less (1), equal (2), greater (4), unordered (8).
 static uint8_t parseComparison(std::string_view text) {
   static const std::map<std::string_view, uint8_t> tables = {
       {"eq", 2},   {"ne", 5},   {"lt", 1},  {"le", 3},   {"gt", 4},   {"ge", 6},
@@ -76,7 +76,7 @@ static uint8_t parseComparison(std::string_view text) {
   return found == tables.end() ? 0 : found->second;
 }
 
-/// Modifiers that functions of an instruction look for by name, or that change nothing here.
+/// Modifiers that an instruction's function looks up by name, or that have no effect here.
 static bool isKnown(PtxName name, const std::string &part) {
   using enum PtxName;
   static const std::map<PtxName, std::set<std::string_view>> known = {
@@ -166,7 +166,7 @@ bool describePtx(PtxInstruction &i, const std::vector<std::string> &parts) {
   return true;
 }
 
-/// 8-bit values live in registers of 16 bits.
+/// 8-bit values are kept in 16-bit registers.
 static unsigned registerBits(PtxType type) {
   return type == PtxType::Pred ? 1 : std::max(16u, 8 * getBytes(type));
 }
@@ -208,7 +208,7 @@ unsigned widthOfOperand(const PtxInstruction &i, bool isResult, unsigned number)
   }
 }
 
-/// The operands of what a warp does together, of memory and of control.
+/// Whether warp-wide, memory and control instructions have the right number of operands.
 static bool isShaped(const PtxInstruction &i) {
   using enum PtxName;
   switch (i.name) {
@@ -235,7 +235,7 @@ static bool isShaped(const PtxInstruction &i) {
   }
 }
 
-/// How many sources an instruction that computes has; 0 where `selectCompute` looks itself.
+/// The number of sources of a computing instruction; 0 if `selectCompute` checks it.
 static unsigned countSources(const PtxInstruction &i) {
   using enum PtxName;
   switch (i.name) {

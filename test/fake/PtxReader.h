@@ -10,13 +10,13 @@
 
 namespace gridloom::fake {
 
-/// Fills name, types and modifiers from "ld", "global", "nc", "b32". False for what is not known.
+/// Fills name, types and modifiers from "ld", "global", "nc", "b32". False if something is unknown.
 bool describePtx(PtxInstruction &instruction, const std::vector<std::string> &parts);
 
-/// The bits of a register that stands as result or source `number`; 0 where any will do.
+/// The register width of result or source `number` in bits; 0 if any width will do.
 unsigned widthOfOperand(const PtxInstruction &instruction, bool isResult, unsigned number);
 
-/// Chooses what an instruction with operands computes. False where it fits nothing.
+/// Chooses the function of an instruction with operands. False if none fits.
 bool finishPtx(PtxInstruction &instruction);
 
 } // namespace gridloom::fake

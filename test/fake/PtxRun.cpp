@@ -1,4 +1,4 @@
-//===- PtxRun.cpp - kernels on the host, for tests ------------------------===//
+//===- PtxRun.cpp - running kernels on the host, for tests ----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -28,7 +28,7 @@ PtxProgram::~PtxProgram() = default;
 
 namespace {
 
-/// A tensor's bytes at an address of just its alignment.
+/// A tensor's bytes at an address with exactly its alignment.
 struct Placed {
   std::unique_ptr<std::byte[]> storage;
   std::byte *data = nullptr;
@@ -42,7 +42,7 @@ Placed place(const PtxTensor &tensor) {
   auto address = reinterpret_cast<uintptr_t>(placed.storage.get());
   size_t skip = (page - address % page) % page + tensor.alignment % page;
   placed.data = placed.storage.get() + skip;
-  // The shadow begins at the page, so that offsets are aligned as addresses are.
+  // The shadow begins at the page, so that its offsets have the alignment of the addresses.
   placed.shadow = std::make_unique<PtxShadow>(tensor.alignment % page + tensor.bytes.size());
   if (tensor.isInput) {
     std::memcpy(placed.data, tensor.bytes.data(), tensor.bytes.size());

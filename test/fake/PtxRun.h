@@ -1,11 +1,11 @@
-//===- PtxRun.h - kernels on the host, for tests ----------------*- C++ -*-===//
+//===- PtxRun.h - running kernels on the host, for tests ------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// The interpreter without a driver around it, for tests of what the compiler emits. Nothing here
-// throws: tests that link MLIR have no exceptions.
+// The interpreter without a driver, for tests of the compiler's output. Nothing here throws,
+// because tests that link MLIR have no exceptions.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_TEST_FAKE_PTXRUN_H
@@ -21,25 +21,25 @@ namespace gridloom::fake {
 
 struct PtxKernel;
 
-/// Memory for a kernel's pointer. It begins at a multiple of `alignment` and of nothing larger, and
-/// an access one byte beyond its ends is found.
+/// Memory for a kernel's pointer, aligned to `alignment` and no more. An access just outside is
+/// found.
 struct PtxTensor {
   std::vector<std::byte> bytes;
   size_t alignment = 16;
-  /// What a kernel reads before it writes it.
+  /// The kernel may read it without writing it first.
   bool isInput = false;
-  /// Number of the tensor whose memory this is, or -1.
+  /// Index of the tensor whose memory this one shares, or -1.
   int inPlaceOf = -1;
 };
 
 struct PtxRun {
   uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
   uint32_t sharedBytes = 0;
-  /// 0: a fixed order of blocks, warps and threads; else one drawn from it.
+  /// 0: a fixed order of blocks, warps and threads; else the seed of a random one.
   uint64_t seed = 0;
-  /// Other than 0: instructions of stated accuracy err by up to what they may.
+  /// If not 0, approximate instructions err by up to their stated accuracy.
   uint64_t inaccuracy = 0;
-  /// A launch that takes more instructions of warps than this does not end. 0: any number.
+  /// The limit on warp instructions of a launch, beyond which it counts as endless. 0: none.
   uint64_t maxInstructions = 0;
 };
 
@@ -51,10 +51,10 @@ public:
   PtxProgram(const PtxProgram &) = delete;
   PtxProgram &operator=(const PtxProgram &) = delete;
 
-  /// What of the text is not understood; empty where all is.
+  /// What is not supported in the text; empty if all is.
   const std::string &getError() const { return error; }
-  /// Runs a kernel; the tensors that are no inputs get their values. Returns what it does that it
-  /// must not, e.g. leave elements unwritten; empty for nothing.
+  /// Runs a kernel and fills in the tensors that are no inputs. Returns the kernel's error, e.g.
+  /// elements left unwritten; empty if there is none.
   std::string run(const std::string &kernel, const PtxRun &launch,
                   std::vector<PtxTensor> &tensors) const;
 

@@ -6,9 +6,9 @@
 //
 // run-ptx PTX KERNEL GRID_X GRID_Y GRID_Z THREADS INPUTS FILE...
 //
-// The files are the kernel's tensors, bytes as they are: it reads the first INPUTS of them, and
-// writes the others, which are as large as it is to write. Ends with 1 and one line where the
-// kernel does what it must not.
+// The files are the kernel's tensors as raw bytes: the first INPUTS are read; the others, which
+// must have their full size, are overwritten. Ends with 1 and one line if the kernel does something
+// wrong.
 //
 //===----------------------------------------------------------------------===//
 

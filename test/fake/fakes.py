@@ -1,4 +1,4 @@
-"""Makes the machine's GPUs the fake ones of this folder."""
+"""Makes a process use the fake GPUs of this folder."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-COMPLAINT = "fake GPU: "  # begins each line on stderr that says what a program did wrong
+COMPLAINT = "fake GPU: "  # begins each line on stderr that reports a program's error
 
 
 def environment(devices: int, seed: int, libraries: Path | None = None) -> dict[str, str]:
-    """What a process needs to find `devices` fake GPUs, their streams' turns drawn from `seed`. `libraries` is the build
-    tree's lib, by default that of the build in use."""
+    """The environment in which a process finds `devices` fake GPUs, whose streams take turns by `seed`. `libraries` is the lib folder of
+    the build tree, by default that of the current build."""
     libraries = libraries or Path(os.environ.get("GRIDLOOM_BUILD", ROOT / "build" / "dev")) / "lib"
     result = {"GRIDLOOM_FAKE_DEVICES": str(devices), "GRIDLOOM_FAKE_SEED": str(seed)}
     for variable, name in [("CUDA_DRIVER", "cuda"), ("CUBLASLT", "cublaslt"), ("CUDNN", "cudnn"), ("NCCL", "nccl")]:

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The importer answers with a program that verifies or with an error; an imported program also
-// survives the simplify phase.
+// The importer returns a program that verifies, or an error. The simplify phase must not crash on
+// an imported program.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/Import.h"
@@ -36,7 +36,7 @@ static void importAndSimplify(const std::string &path) {
   PassManager passes(&context);
   addImportVerify(passes);
   addSimplifyPasses(passes);
-  // What is left to the simplify phase may still fail, e.g. on an index outside of a constant.
+  // The simplify phase may still report an error, e.g. for an index outside of a constant.
   if (failed(verify(*module)) || (failed(passes.run(*module)) && !hasError))
     abort();
 }

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The bytes of an input say what is changed in a plan that is whole: fields of the stage programs,
-// values of the manifest. Checksums are computed again, so that the verifier sees the changes. The
-// loader answers with a plan or with one line; what it accepts is safe to measure.
+// The input's bytes choose what to change in a valid plan: fields of the stage programs, values of
+// the manifest. Checksums are computed again, so that the verifier sees the changes. The loader
+// returns a plan or throws an error of one line; measuring a plan that it accepts is safe.
 //
 //===----------------------------------------------------------------------===//
 #include "../runtime/PlanBuilder.h"
@@ -36,7 +36,7 @@ namespace {
 // Numbers and names
 //===----------------------------------------------------------------------===//
 
-/// A number that is likely to be on a border, given what stands there.
+/// A number that is likely to be a boundary case, or close to the old one.
 uint64_t pickNumber(FuzzedDataProvider &data, uint64_t old) {
   const uint64_t numbers[] = {0,          1,          2,          3,          4,
                               7,          64,         1U << 31,   ~0U,        1U << 30,
@@ -121,7 +121,7 @@ void setScalar(FuzzedDataProvider &data, Message &message, const FieldDescriptor
 #undef GRIDLOOM_PUT
 }
 
-/// Removes, repeats or exchanges elements of a repeated field.
+/// Removes, duplicates or swaps elements of a repeated field.
 void shuffle(FuzzedDataProvider &data, Message &message, const FieldDescriptor *field) {
   const Reflection *access = message.GetReflection();
   int size = access->FieldSize(message, field);
@@ -244,7 +244,7 @@ void mutate(FuzzedDataProvider &data, json &value, int depth = 0) {
   std::exit(1);
 }
 
-/// Stages as messages that know their fields, which those of the runtime do not.
+/// Reads stages into messages with reflection; the runtime's own messages have none.
 class StageSchema {
 public:
   StageSchema() {
@@ -272,7 +272,7 @@ const StageSchema &getSchema() {
   return schema;
 }
 
-/// A plan that the compiler wrote. What its kernels are does not matter here.
+/// Reads a plan that the compiler wrote. The contents of its kernels do not matter here.
 test::PlanBuilder readSeed(const std::filesystem::path &folder) {
   json manifest;
   std::ifstream(folder / "manifest.json") >> manifest;
@@ -304,8 +304,8 @@ const std::vector<test::PlanBuilder> &getSeeds() {
   return seeds;
 }
 
-/// Loads the plan on disk. Returns why it is refused: nothing where it is not. Refusals are one
-/// line each; anything else ends the fuzzer.
+/// Loads the plan on disk. Returns the refusal, empty if the plan is accepted. A refusal is one
+/// line; anything else ends the fuzzer.
 std::string load(const std::filesystem::path &folder) {
   try {
     auto plan = rt::Plan::load(folder, {.requireTarget = false});
@@ -337,7 +337,8 @@ extern "C" int LLVMFuzzerInitialize(int *, char ***) {
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t maxSize);
 
-/// Where the build is not instrumented nothing makes inputs grow: every other one is drawn anew.
+/// A build without instrumentation gives libFuzzer no reason to grow inputs, so every other one is
+/// drawn at random.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t maxSize,
                                           unsigned seed) {
   std::minstd_rand random(seed);
@@ -352,7 +353,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   FuzzedDataProvider data(bytes, size);
   const std::vector<test::PlanBuilder> &seeds = getSeeds();
   test::PlanBuilder plan = seeds[data.ConsumeIntegralInRange<size_t>(0, seeds.size() - 1)];
-  // The manifest changes once it is written, checksums and all.
+  // The edit runs after the manifest is written, checksums included.
   plan.editManifest = [&](json &manifest) {
     for (int left = data.ConsumeIntegralInRange(0, 2); left > 0; --left)
       mutate(data, manifest);

@@ -1,14 +1,14 @@
-//===- MutationTest.cpp - are planted faults noticed ----------------------===//
+//===- MutationTest.cpp - whether planted faults are noticed --------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
 // Faults are planted one at a time in programs after partition, communicate, fuse and allocate. A
-// fault is caught when a verifier of the dialects, the phase's verification, or a comparison with
-// the unsplit program notices it: in the interpreter's exact arithmetic before the schedule, of the
-// compiled plan after it. A survivor fails the test unless kReasons says why it is no fault, and
-// each kind of fault has a share that must be caught. A sample runs by default;
+// fault is caught if a dialect's verifier, the phase's verification, or a comparison with the
+// unsplit program notices it: by the interpreter's exact arithmetic before the schedule phase, by
+// running the compiled plan after it. A survivor fails the test unless kReasons explains why it is
+// harmless, and a minimum share of each kind must be caught. By default a sample runs;
 // GRIDLOOM_EXHAUSTIVE=1 plants all, GRIDLOOM_MUTATION=TEXT those whose line has the text, with
 // details.
 //
@@ -50,19 +50,19 @@ using loom::HostTensor;
 namespace {
 
 constexpr int64_t kWeightElements = 1024;
-/// Inputs that split and unsplit programs are compared on. Exact arithmetic is in a finite field:
-/// two programs that differ agree on a random input hardly ever.
+/// Number of inputs for the comparison. Exact arithmetic is in a finite field: different programs
+/// hardly ever agree on a random input.
 constexpr int kInputs = 3;
 constexpr Tolerance kTolerance{1e-4, 1e-5};
-/// So many kinds of faults are planted, and so many of each: fewer means that no specimen has what
-/// a kind of fault is planted in.
+/// The least number of kinds, and of faults of each kind: with fewer, no specimen has a place for
+/// some kind of fault.
 constexpr size_t kMinKinds = 28;
 constexpr int kMinOfKind = 7;
-/// So many are planted in all where time runs out; the 2,200 there are take seconds.
+/// The least number of faults in limited time; all 2,200 take seconds.
 constexpr int kMinInTime = 500;
 const char *const kLevels[] = {"partition", "communicate", "fuse", "allocate"};
 
-/// A specimen, unsplit and after each phase, with what it must give.
+/// A specimen, unsplit and after each phase, with its inputs and expected outputs.
 struct Subject {
   const Specimen *specimen;
   mlir::OwningOpRef<mlir::ModuleOp> unsplit, levels[std::size(kLevels)];
@@ -122,7 +122,7 @@ protected:
 
   std::filesystem::path folder;
   mlir::MLIRContext context;
-  std::string digest, error; ///< of the weights; of the compiler
+  std::string digest, error; ///< of the weights; from the compiler
 };
 
 std::string MutationTest::makeText(const Specimen &specimen) const {
@@ -162,7 +162,7 @@ NamedTensors MutationTest::makeInputs(const Specimen &specimen, mlir::ModuleOp m
     auto tensor = llvm::cast<mlir::RankedTensorType>(type);
     loom::ElementKind kind = *loom::getElementKind(tensor.getElementType());
     std::vector<double> values = makeUniform(100UL * seed + i, tensor.getNumElements());
-    // Of either sign, all negative, all positive: so that a wrong neutral element shows.
+    // Mixed signs, all negative, all positive: a wrong neutral element shows in one of them.
     double low = seed == 2 ? 0.1 : -2, high = seed == 1 ? -0.1 : 2;
     for (double &value : values)
       value = loom::isFloatKind(kind) ? low + (high - low) * value : std::floor(7 * value);
@@ -202,7 +202,7 @@ bool MutationTest::prepare(const Specimen &specimen, Subject &subject) {
   phases.shard.dp.assign(specimen.dp.begin(), specimen.dp.end());
   phases.shard.microbatches = specimen.microbatches;
   mlir::OwningOpRef<mlir::ModuleOp> module = subject.unsplit->clone();
-  // A specimen is what simplify would leave.
+  // Specimens are written as after the simplify phase.
   for (const Phase &phase : getPhases().drop_front(2)) {
     if (!phase.addPasses)
       continue;
@@ -242,7 +242,7 @@ PlanTensor toPlanTensor(const HostTensor &tensor) {
           std::vector<char>(tensor.getData(), tensor.getData() + tensor.getNumBytes())};
 }
 
-/// Emits, loads and runs; returns what went wrong or differs, or an empty string.
+/// Emits, loads and runs; returns the error or the difference as text, or an empty string.
 std::string MutationTest::runPlan(const Subject &subject, mlir::ModuleOp module) {
   std::string plan = (folder / "mutant.plan").string();
   EmitSummary summary;
@@ -272,7 +272,7 @@ std::string MutationTest::runPlan(const Subject &subject, mlir::ModuleOp module)
   return "";
 }
 
-/// What notices the fault: empty when nothing does.
+/// The check that notices the fault; empty if none does.
 std::string MutationTest::findDefence(const Subject &subject, mlir::ModuleOp module, int level) {
   error.clear();
   if (failed(mlir::verify(module)))
@@ -296,17 +296,17 @@ std::string MutationTest::findDefence(const Subject &subject, mlir::ModuleOp mod
   return "";
 }
 
-/// Percent of the faults of a kind that must be caught; the rest is harmless, as kReasons says.
+/// Percent of the faults of a kind that must be caught; the others are harmless, by kReasons.
 int leastCaught(llvm::StringRef kind) {
   return llvm::StringSwitch<int>(kind)
-      .Case("wrong neutral element", 65) // next to zeros any finite neutral element serves
+      .Case("wrong neutral element", 65) // beside zeros any finite neutral element works
       .Cases({"overlapping buffers", "swapped operands", "wrong order"}, 80)
       .Cases({"missing mask", "off by one", "wrong event"}, 90)
       .Cases({"dropped collective", "early event", "stale buffer", "wrong reduction"}, 95)
       .Default(100);
 }
 
-/// Why a fault that nothing noticed is none; null where nobody knows.
+/// Why a fault that nothing noticed is harmless; null if unknown.
 const char *explain(const Plant &plant) {
   struct Reason {
     const char *kind, *where, *why;
@@ -359,7 +359,7 @@ std::string print(mlir::ModuleOp module) {
   return text;
 }
 
-/// What became of the faults.
+/// The results for all faults.
 struct Tally {
   std::map<std::string, std::pair<int, int>> kinds; ///< planted, caught
   std::map<std::string, int> defences;
@@ -396,7 +396,7 @@ struct Tally {
   }
 };
 
-/// All faults of a subject; `equivalent` counts those that are recognised as none.
+/// All faults of a subject; `equivalent` counts those recognised as harmless.
 std::vector<Plant> MutationTest::collect(std::vector<Subject> &subjects, size_t number,
                                          int64_t &equivalent) {
   std::vector<Plant> plants;
@@ -465,7 +465,7 @@ TEST_F(MutationTest, FaultsAreNoticed) {
     if (whole)
       EXPECT_GE(count.first, kMinOfKind) << kind;
     if (count.first >= kMinOfKind)
-      // Rounded down: of twelve faults ten are nine tenths.
+      // Rounded down: ten of twelve count as 90 %.
       EXPECT_GE(count.second, count.first * leastCaught(kind) / 100) << kind;
   }
 }

@@ -1,4 +1,4 @@
-//===- Mutations.h - faults to plant in programs ----------------*- C++ -*-===//
+//===- Mutations.h - faults to plant in programs --------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -17,12 +17,12 @@
 
 namespace gridloom::testing {
 
-/// One fault that could be planted in a module. Lists made of equal modules are equal, so that the
-/// n-th fault of a module can be planted in its clone.
+/// A fault that can be planted in a module. Equal modules give equal lists, so that the n-th fault
+/// of a module can be planted in its clone.
 struct Mutation {
   std::string kind;  ///< for counts: "dropped collective", "wrong axis", ...
   std::string where; ///< the operation and its ONNX node
-  /// Why the program computes the same with it, where that can be seen at once; else empty.
+  /// Why the fault is obviously harmless; else empty.
   std::string equivalent;
   std::function<void()> plant;
 };
@@ -31,18 +31,18 @@ struct Mutation {
 /// masks, halos, shardings, library calls.
 std::vector<Mutation> findTensorMutations(mlir::ModuleOp module);
 
-/// Faults of programs on buffers, after the phase allocate: events, streams, buffers, groups.
+/// Faults of programs on buffers, after the allocate phase: events, streams, buffers, groups.
 std::vector<Mutation> findPlanMutations(mlir::ModuleOp module);
 
-/// Faults of training steps after the phase communicate: reductions, divisors, masks of padding,
-/// gradients of another step or part of the batch, states that are not kept or differ between
+/// Faults of training steps after the communicate phase: reductions, divisors, masks of padding,
+/// gradients of another step or micro-batch, states that are not kept or that differ between
 /// devices.
 std::vector<Mutation> findTrainingMutations(mlir::ModuleOp module);
 
-/// True for what depends on where the device is.
+/// Whether a value depends on the device's position in the mesh.
 bool dependsOnPlace(mlir::Value value);
 
-/// True when operands i and j of the kernel that `op` calls may change places.
+/// Whether operands i and j of the kernel that `op` calls may be swapped.
 bool areInterchangeable(mlir::Operation *op, mlir::FlatSymbolRefAttr kernel, unsigned i,
                         unsigned j);
 

@@ -57,7 +57,7 @@ private:
 
   ModuleOp module;
   dist::MeshOp mesh;
-  SmallVector<plan::BufferOp> buffers; // of the program at hand
+  SmallVector<plan::BufferOp> buffers; // of the current program
   std::vector<Mutation> mutations;
 };
 
@@ -118,7 +118,7 @@ void Finder::visit(plan::WaitOp op) {
 
 void Finder::visit(plan::RecordOp op) {
   add("dropped event", op, "event " + Twine(op.getEvent()), [op]() mutable { op.erase(); });
-  // Recorded before the step that it should follow.
+  // Record it before the step that it should follow.
   Operation *before = op->getPrevNode();
   if (before && isStep(before) && getStepStream(before) == op.getStream())
     add("early event", op, "before its step", [op, before] { op->moveBefore(before); });
@@ -126,7 +126,7 @@ void Finder::visit(plan::RecordOp op) {
 
 template <typename Op> void Finder::visitStep(Op op) {
   add("dropped step", op, "never runs", [op]() mutable { op.erase(); });
-  // An input that holds something else of the same type.
+  // Read another buffer of the same type.
   for (OpOperand &operand : op->getOpOperands()) {
     if (operand.getOperandNumber() >= op.getInputs().size())
       break;
@@ -153,7 +153,7 @@ template <typename Op> void Finder::visitStep(Op op) {
           op->setOperand(1, first);
         },
         op.getInputs()[0] == op.getInputs()[1] || commutes ? "operands that commute" : "");
-  // Before the step it follows on another stream, or on its own.
+  // Move it before the preceding step, on its own stream or another.
   if (Operation *before = op->getPrevNode())
     add("wrong order", op, "before what it follows", [op, before] { op->moveBefore(before); });
 }
@@ -185,7 +185,7 @@ void Finder::visitGroup(plan::GroupOp op) {
         [op]() mutable { op.setChannel(*op.getChannel() + 1); });
     bool sends = op.getKind() == plan::GroupKind::Send;
     auto program = op->getParentOfType<plan::ProgramOp>();
-    // The other end's order stays: one stage alone has its transfers in another.
+    // Only this stage reorders its transfers; the other end keeps its order.
     bool swapped = false;
     program.walk([&](plan::GroupOp other) {
       if (swapped || other == op || other.getKind() != op.getKind() ||

@@ -1,4 +1,4 @@
-//===- Specimens.h - programs that faults are planted in --------*- C++ -*-===//
+//===- Specimens.h - programs to plant faults in --------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -11,14 +11,14 @@
 
 namespace gridloom::testing {
 
-/// A small program and how it is split. Together they have every kind of communication, sizes that
-/// do not divide, and pipelines.
+/// A small program and its splits. Together the specimens have every kind of communication, sizes
+/// that do not divide, and pipelines.
 struct Specimen {
   const char *name;
   /// Types of the arguments %a, %b, ...; `index` for indices below 7.
   std::vector<const char *> arguments;
   std::vector<const char *> weights; ///< types of @w0, @w1, ...
-  const char *body;                  ///< makes %r
+  const char *body;                  ///< defines %r
   const char *result;
   const char *mesh;
   std::vector<const char *> shard, dp;

@@ -142,9 +142,9 @@ template <typename Op> void Finder::visitAxes(Op op) {
   }
 }
 
-/// Leaves each device with what it has.
+/// Replaces a collective by the device's own value.
 template <typename Op> void Finder::visitDropped(Op op) {
-  // Groups are dropped whole.
+  // visitStart drops whole groups.
   if (isa<dist::StartOp>(op->getParentOp()))
     return;
   std::string equivalent = same(getGroupSize(op.getAxes()) == 1, "a group of one");
@@ -161,7 +161,7 @@ template <typename Op> void Finder::visitDropped(Op op) {
   Value input = op->getOperand(0), output = op->getResult(0);
   auto from = cast<RankedTensorType>(input.getType()),
        to = cast<RankedTensorType>(output.getType());
-  // A gather of n copies of its own part, or the first of n parts.
+  // Repeats the own part n times, or takes the first of n parts.
   int64_t grown = -1, shrunk = -1;
   for (int64_t i = 0; i < from.getRank(); ++i) {
     if (to.getDimSize(i) > from.getDimSize(i))
@@ -196,7 +196,7 @@ template <typename Op> void Finder::visitDropped(Op op) {
 void Finder::visitReduction(Operation *op, dist::ReductionKind kind, StringRef name, bool single) {
   for (dist::ReductionKind other : {dist::ReductionKind::Sum, dist::ReductionKind::Max,
                                     dist::ReductionKind::Min, dist::ReductionKind::Prod}) {
-    // One wrong kind for each right one is enough, and two for a sum.
+    // One wrong kind for each correct kind is enough, and two for a sum.
     bool chosen =
         kind == dist::ReductionKind::Sum ? isIdempotent(other) : other == dist::ReductionKind::Sum;
     if (chosen)
@@ -210,7 +210,7 @@ void Finder::visitReduction(Operation *op, dist::ReductionKind kind, StringRef n
   }
 }
 
-/// Operands i and i + 1 in each other's place.
+/// Swaps operands i and i + 1.
 void Finder::addSwap(Operation *op, unsigned i, StringRef what) {
   add(
       "swapped operands", op, what + " " + Twine(i) + " and " + Twine(i + 1),
@@ -300,7 +300,7 @@ void Finder::visitStart(dist::StartOp start) {
           start.erase();
         },
         same(single, "a group of one"));
-    // What is started and awaited, but whose result is not used: a stale value.
+    // The operation is started and awaited, but its operand is used as the result.
     add(
         "stale value", start, "the operand is read instead of the result",
         [done, &first]() mutable { done->replaceAllUsesWith(first.getOperands()); },
@@ -341,7 +341,7 @@ void Finder::visit(dist::SendOp op) {
   add("wrong peer", op, "to the next stage", [op]() mutable { op.setStage(op.getStage() + 1); });
   add("wrong channel", op, "on another channel",
       [op]() mutable { op.setChannel(op.getChannel() + 1); });
-  // A value of the same type that another transfer carries, or that is older.
+  // A value of the same type that was computed earlier.
   auto function = op->getParentOfType<func::FuncOp>();
   Value stale;
   function.walk([&](Operation *other) {
@@ -400,7 +400,7 @@ void Finder::visit(loom::ConstantOp op) {
     return [op, type, value]() mutable { op.setValueAttr(DenseElementsAttr::get(type, value)); };
   };
   Builder builder(op.getContext());
-  // What a mask puts in place of padding.
+  // The value that a mask puts into padding.
   if (isa<FloatType>(type.getElementType())) {
     double own = splat.getSplatValue<APFloat>().convertToDouble();
     double other = own == 0 ? 1 : own == 1 ? 2 : 0;
@@ -549,7 +549,7 @@ void Finder::visit(plan::MatmulOp op) {
     with("one term less", fewer, own.getLhs(), own.getRhs());
 }
 
-/// True when both arguments only meet in one operation that does not tell them apart.
+/// True if both arguments are only used by one operation that is commutative in them.
 static bool areInterchangeable(Block &body, unsigned i, unsigned j) {
   Value first = body.getArgument(i), second = body.getArgument(j);
   if (!first.hasOneUse() || !second.hasOneUse() || *first.user_begin() != *second.user_begin())

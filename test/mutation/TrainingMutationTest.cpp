@@ -1,15 +1,14 @@
-//===- TrainingMutationTest.cpp - are faults of training noticed ----------===//
+//===- TrainingMutationTest.cpp - whether training faults are noticed -----===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
 // Training steps are compiled for several meshes, and faults planted one at a time at every place
-// of the program after the phase communicate, which the later phases only order and place. `check
-// --exact` as a library compares each with the program before it is split: two steps, an
-// evaluation, a run of the model and another step in one session. leastCaught of the faults of each
-// kind must be caught, and each survivor is in kReasons, which says why it is no fault. A sample
-// runs by default;
+// of the program after the communicate phase, which later phases only order and allocate. `check
+// --exact`, as a library, compares each with the unsplit program: two steps, an evaluation, a run
+// of the model and another step in one session. Of each kind, leastCaught percent must be caught,
+// and kReasons must explain why each survivor is harmless. By default a sample runs;
 // GRIDLOOM_EXHAUSTIVE=1 plants all, GRIDLOOM_MUTATION=TEXT those whose line has the text.
 //
 //===----------------------------------------------------------------------===//
@@ -38,13 +37,13 @@ using namespace gridloom::testing;
 
 namespace {
 
-/// Percent of a kind's faults. Of masks, some hide padding that holds zeros already.
+/// Percent of a kind's faults that must be caught. Some masks hide padding that is zero anyway.
 int leastCaught(llvm::StringRef kind) { return kind == "tail not masked" ? 90 : 95; }
 
 constexpr size_t kKinds = 8;
-constexpr size_t kSample = 12; ///< of each kind
+constexpr size_t kSample = 12; ///< per kind
 
-/// A model, how it is trained, and how it is split.
+/// A model, its training options, and its splits.
 struct Specimen {
   const char *name;
   int64_t batch, parts;
@@ -89,7 +88,7 @@ const Specimen kSpecimens[] = {
      {"w1=[{},{model}]", "w2=[{model},{}]"}},
 };
 
-/// tanh(norm(x w1 + b1)) w2 + b2 as import leaves it, with 7 hidden values.
+/// tanh(norm(x w1 + b1)) w2 + b2 as import writes it, with 7 hidden values.
 std::string makeFunction(const Specimen &specimen, const char *entry, int64_t parts) {
   std::string b = std::to_string(specimen.batch / parts);
   std::string batch = std::to_string(specimen.batch);
@@ -142,7 +141,7 @@ std::string makeText(const Specimen &specimen, const std::string &model) {
          makeFunction(specimen, "main", 1) + "}\n";
 }
 
-/// A specimen before it is split, as a file, and after communicate.
+/// A specimen before the splits, as a file, and after the communicate phase.
 struct Subject {
   std::string whole;
   mlir::OwningOpRef<mlir::ModuleOp> split;
@@ -153,14 +152,13 @@ struct Plant {
   std::string kind, where;
 };
 
-/// Why a fault that nothing noticed is none; null where nobody knows.
+/// Why a fault that nothing noticed is harmless; null if unknown.
 const char *explain(const Plant &plant) {
   struct Reason {
     const char *kind, *where, *why;
   };
   static const Reason kReasons[] = {
-      // The parts of a gradient that does not divide are padded with zeros before they are
-      // scattered.
+      // The padding of a gradient that does not divide is zero before the scatter.
       {"tail not masked", "loom.select 'train/gradient_norm'", "its padding holds zeros already"},
   };
   for (const Reason &reason : kReasons)
@@ -239,7 +237,7 @@ bool TrainingMutationTest::prepare(const Specimen &specimen, Subject &subject) {
   return false;
 }
 
-/// What notices the fault: empty when nothing does.
+/// The check that notices the fault; empty if none does.
 std::string TrainingMutationTest::findDefence(const Subject &subject, mlir::ModuleOp module) {
   error.clear();
   if (failed(mlir::verify(module)))
@@ -270,7 +268,7 @@ std::vector<Plant> sample(const std::vector<Plant> &all, size_t most) {
   return chosen;
 }
 
-/// What became of the faults of a kind.
+/// The results for the faults of a kind.
 struct Tally {
   int planted = 0, caught = 0;
   std::map<std::string, int> defences;
@@ -337,7 +335,7 @@ TEST_F(TrainingMutationTest, FaultsAreNoticed) {
   else
     EXPECT_EQ(kinds.size(), kKinds);
   for (const auto &[kind, tally] : kinds)
-    // A sample may have one survivor more than a share of it would be.
+    // A sample may have one survivor more than its share.
     EXPECT_GE(100 * (tally.caught + !exhaustive), leastCaught(kind) * tally.planted) << kind;
 }
 

@@ -100,7 +100,7 @@ void Finder::visitGroup(dist::StartOp start) {
     visitReduction(scatter, done);
 }
 
-/// Values of one message are dropped and doubled one by one.
+/// Drops and doubles the values of a message one by one.
 template <typename Op> void Finder::visitReduction(Op op, dist::DoneOp done) {
   int64_t size = getGroupSize(op.getAxes());
   if (size == 1)
@@ -119,7 +119,7 @@ template <typename Op> void Finder::visitReduction(Op op, dist::DoneOp done) {
         });
     if (op.getReduction() != dist::ReductionKind::Sum)
       continue;
-    // Adding up what is a sum already multiplies it by the number of devices.
+    // Reducing a sum again multiplies it by the number of devices.
     add("double reduction", op, Twine(which) + " is added up twice",
         [output, done, size]() mutable {
           OpBuilder builder(done->getContext());
@@ -145,8 +145,8 @@ template <typename Op> void Finder::visitReduction(Op op, dist::DoneOp done) {
 // Gradients
 //===----------------------------------------------------------------------===//
 
-/// The whole type of what a device has a part of: its own if nothing is split, else that of a state
-/// which lies alike.
+/// The global type of a local value: its own if nothing is split, else that of a state with the
+/// same type and sharding.
 std::optional<RankedTensorType>
 Finder::findGlobalType(func::FuncOp function, RankedTensorType local, dist::ShardingAttr sharding) {
   dist::Sharding own(sharding);
@@ -162,7 +162,7 @@ Finder::findGlobalType(func::FuncOp function, RankedTensorType local, dist::Shar
   return std::nullopt;
 }
 
-/// Puts the gradient into a new state, and reads there the one of the step before.
+/// Stores the gradient in a new state, and uses the one of the previous step from there.
 void Finder::visitStale(dist::DoneOp done, unsigned index) {
   auto function = done->getParentOfType<func::FuncOp>();
   auto local = cast<RankedTensorType>(done->getResult(index).getType());
@@ -192,7 +192,7 @@ void Finder::visitStale(dist::DoneOp done, unsigned index) {
   });
 }
 
-/// Sums of partial sums are those of parts of a batch.
+/// Sums of two partial sums accumulate micro-batches.
 void Finder::visitAccumulation(loom::AddOp op) {
   auto isPartial = [](Operation *each) {
     dist::ShardingAttr sharding = each ? getResultSharding(each, 0) : dist::ShardingAttr();
@@ -229,7 +229,7 @@ void Finder::visitDivisor(loom::DivideOp op) {
   });
 }
 
-/// 1 / n in place of which 1 / (n + 1) is taken.
+/// Replaces a factor 1 / n by 1 / (n + 1).
 void Finder::visitReciprocal(loom::ConstantOp op) {
   auto splat = dyn_cast<SplatElementsAttr>(op.getValue());
   auto type = cast<RankedTensorType>(op.getType());

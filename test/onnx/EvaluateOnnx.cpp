@@ -4,17 +4,18 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Each argument is a folder with model.onnx, dims (what --dim takes, one a line) and input_I.bin,
-// the bytes of the I-th input. Writes imported_I.bin and simplified_I.bin, the outputs before and
-// after the simplify phase, with their types in the same order on the first line of what is
-// printed, and the outputs' names into the file outputs, one a line. With a file gradients_of,
-// which names an output, the simplified outputs include its gradients by all float weights, and the
-// imported ones are left out:
+// Each argument is a folder with model.onnx, dims (values for --dim, one per line), unroll (the
+// most iterations of a loop to unroll; optional) and input_I.bin, the bytes of the I-th input.
+// Writes imported_I.bin and simplified_I.bin, the outputs before and after the simplify phase, the
+// outputs' names into the file outputs, one per line, and the simplified program into
+// simplified.mlir. If a file gradients_of names an output, the simplified outputs include its
+// gradients by all float weights, and the imported ones are left out. Prints a line per folder,
+// with the outputs' types or the error:
 //
 //   ok FOLDER 2x3xf32 4xi64
 //   error FOLDER: MESSAGE
 //
-// `--operators` lists what can be imported, one a line.
+// `--operators` lists the operators that can be imported, one per line.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/interpreter/Interpreter.h"
@@ -31,7 +32,7 @@
 using namespace mlir;
 using namespace gridloom;
 
-/// The bytes of a file, or null.
+/// The bytes of a file, or null if it cannot be read.
 static std::unique_ptr<llvm::MemoryBuffer> readFile(const std::string &path) {
   auto buffer = llvm::MemoryBuffer::getFile(path);
   return buffer ? std::move(*buffer) : nullptr;
@@ -61,7 +62,7 @@ static FailureOr<NamedTensors> readInputs(func::FuncOp function, const std::stri
   return inputs;
 }
 
-/// Runs the first specialisation and writes its outputs as PREFIX_I.bin; returns their types.
+/// Runs the first specialisation and writes its outputs as PREFIX_I.bin. Returns their types.
 static FailureOr<std::string> evaluate(ModuleOp module, const std::string &folder,
                                        StringRef prefix) {
   FileWeights weights(folder + "/model.onnx");

@@ -33,7 +33,7 @@ DTYPES = {
 }
 
 
-# Numbers of fewer than 8 bits, and what programs hold them as.
+# Types of fewer than 8 bits, and the types that hold them in programs.
 CARRIERS = {
     "int2": np.int8,
     "int4": np.int8,
@@ -57,7 +57,7 @@ def operators() -> set[str]:
 
 
 class Case:
-    """A model with inputs, written into a folder; after `run`, its outputs or its error. With `gradients_of`, an output, the
+    """A model with inputs, written into a folder; after `run` it has its outputs or its error. `gradients_of` names an output: then the
     simplified outputs include its gradients, and there are no imported ones."""
 
     def __init__(
@@ -96,8 +96,8 @@ class Case:
 
 
 def run(cases: list[Case], memory: int | None = None) -> None:
-    """Evaluates all cases in one process, which may have `memory` bytes of its own; one that crashes is
-    an error of the case it stopped at."""
+    """Evaluates all cases in one process with at most `memory` bytes of data. If the process crashes, the case that it was at gets the
+    error, and a new process continues."""
     waiting = {str(case.folder): case for case in cases}
     while waiting:
         limit = None if memory is None else lambda: resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))

@@ -1,4 +1,4 @@
-"""What a section of `scripts/test --full` may take: cases in an order drawn from a seed, until its time is up."""
+"""A section's share of `scripts/test --full`: cases run in an order drawn from a seed until the time is up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SECONDS = float(os.environ.get("GRIDLOOM_SECONDS", "inf"))
 
 
 class Share:
-    """The time of a section, from when this is made."""
+    """The time of a section, counted from the construction."""
 
     def __init__(self):
         self.end = time.monotonic() + _SECONDS

@@ -63,7 +63,7 @@ def tests() -> dict:
 
 
 def _types(model: onnx.ModelProto) -> Iterable[tuple[str, int]]:
-    """Kind and element type of inputs, outputs and tensors in attributes."""
+    """Kinds and element types of inputs, outputs and types named in attributes."""
     for value in [*model.graph.input, *model.graph.output]:
         kind = value.type.WhichOneof("value")
         yield kind, value.type.tensor_type.elem_type if kind == "tensor_type" else 0
@@ -74,7 +74,7 @@ def _types(model: onnx.ModelProto) -> Iterable[tuple[str, int]]:
 
 
 def classify(test) -> str:
-    """The kind of work a test asks for: `core` is tensors in, tensors out, without control flow or random numbers."""
+    """The category of a test; `core` takes and returns tensors, without control flow or random numbers."""
     model = test.model
     operators = {node.op_type for node in model.graph.node}
     domains = {node.domain for node in model.graph.node}
@@ -107,7 +107,7 @@ def classify(test) -> str:
 
 
 def operators(test) -> set[str]:
-    """What a test is about: its operator, or for an expanded function the function's."""
+    """The operators that a test covers; for an expanded function those of the function's own test."""
     base = tests().get(re.sub(r"_expanded.*", "", test.name))
     if base and base is not test:
         return operators(base)
@@ -145,7 +145,7 @@ def check(test, outputs, expected) -> None:
         if want.dtype.name in NARROW or want.dtype.name.startswith("float8"):
             actual, want = actual.astype(np.float32), want.astype(np.float32)
         if want.dtype.name in ("bfloat16", "float16"):
-            # Intermediate results round too: a few units in the last of 8 bits, two in the last of 11.
+            # Intermediate results are rounded as well: allow a few units in the last of 8 bits, two in the last of 11.
             rtol = max(rtol, 2**-6 if want.dtype.name == "bfloat16" else 2**-9)
             actual, want = actual.astype(np.float32), want.astype(np.float32)
         drawn = test.name in DRAWN and not np.allclose(actual, want)
@@ -154,7 +154,7 @@ def check(test, outputs, expected) -> None:
 
 
 def mesh_for(test, ranks: int, seed: int) -> str:
-    """Four ranks are one axis or two; two where no input has a part for each of four."""
+    """Four ranks form one axis or two; two if no input dimension can be split into four."""
     fixed = backend.fixed_inputs(test.model)
     sizes = [
         d.dim_value for i in test.model.graph.input if i.name not in fixed for d in i.type.tensor_type.shape.dim
@@ -173,7 +173,7 @@ def run_test(name: str, ranks: int, seed: int, target: str = "cpu") -> Result:
         program = backend.prepare(test.model, mesh=mesh_for(test, ranks, seed), strategy=strategy, target=target)
         for inputs, expected in test.data_sets:
             check(test, program.run([to_array(value) for value in inputs]), expected)
-    except Exception as error:  # whatever goes wrong is the test's result
+    except Exception as error:  # any exception is the test's result
         result.error = re.sub(r"\s+", " ", f"{type(error).__name__}: {error}").strip()[:400]
     if program and program.plan:
         report = program.plan.report
@@ -192,7 +192,7 @@ def run_test(name: str, ranks: int, seed: int, target: str = "cpu") -> Result:
 
 
 class _Worker:
-    """A process that runs tests; a crash or a timeout is the test's result, and a new process goes on."""
+    """A process that runs tests. A crash or a timeout is the test's result, and a new process continues."""
 
     def __init__(self, target: str):
         self.target = target
@@ -203,7 +203,7 @@ class _Worker:
         command = [sys.executable, str(Path(__file__)), "--worker", "--target", self.target]
         extra = fakes.environment(max(RANKS), seed=1) if self.target.startswith("cuda") else {}
         written = tempfile.NamedTemporaryFile("w")
-        self.errors = open(written.name, errors="replace")  # reads at a place of its own
+        self.errors = open(written.name, errors="replace")  # separate read position
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -220,7 +220,7 @@ class _Worker:
             self.process = None
 
     def complaints(self) -> str:
-        """What the fake GPUs found wrong since the last call."""
+        """New complaints of the fake GPUs since the last call."""
         return "; ".join(line.strip() for line in self.errors if line.startswith(fakes.COMPLAINT))
 
     def ask(self, name: str, ranks: int, seed: int) -> Result:
@@ -232,7 +232,7 @@ class _Worker:
             complaints = self.complaints()
             result.error = "; ".join(filter(None, [result.error, complaints]))
             if complaints:
-                self.stop()  # the fakes say each thing once in a process
+                self.stop()  # a process prints each complaint once
             return result
         self.process = None
         return Result(name, ranks, error)
@@ -246,8 +246,7 @@ def run(
     target: str = "cpu",
     has_time: Callable[[], bool] = lambda: True,
 ) -> list[Result]:
-    """Results in the order of names, then ranks, of tests that begin while there is time. A test that fails on one rank is
-    not tried on more."""
+    """Results in the order of names, then ranks; no test begins once the time is up. A test that fails on one rank does not run on more."""
     names, ranks = list(names), sorted(ranks)
     waiting: queue.SimpleQueue = queue.SimpleQueue()
     for index, name in enumerate(names):
@@ -278,7 +277,7 @@ def run(
 
 
 def summarise(results: list[Result], detailed: bool = True) -> str:
-    """Counts per number of ranks; `detailed` adds those that change with the compiler's choices."""
+    """Counts per number of ranks; `detailed` adds counts that depend on the compiler's choices."""
     lines = []
     for ranks in sorted({r.ranks for r in results}):
         mine = [r for r in results if r.ranks == ranks]

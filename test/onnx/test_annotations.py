@@ -1,4 +1,4 @@
-"""ONNX multi-device annotations: what compile writes, reads again, and refuses."""
+"""ONNX multi-device annotations: which ones compile writes, reads back and refuses."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def shardings(plan):
 
 @pytest.fixture(scope="session")
 def bert(tmp_path_factory):
-    """Two layers with 6 heads of 8, and inputs."""
+    """A model of two layers with 6 heads of 8, and inputs."""
     path = tmp_path_factory.mktemp("bert") / "bert.onnx"
     config = zoo.BertConfig(layers=2, hidden=48, heads=6, intermediate=96, vocabulary=64, positions=16, head="hidden")
     onnx.save(zoo.bert(config, zoo.Random(0)), path)
@@ -58,7 +58,7 @@ def test_round_trip(bert, tmp_path, mesh):
     path, inputs = bert
     first, second = tmp_path / "first.onnx", tmp_path / "second.onnx"
     compile_model(path, tmp_path / "a.plan", *BERT_DIMS, "--mesh", mesh, "--emit-onnx", str(first))
-    # The annotated model says the mesh itself.
+    # The annotated model contains the mesh.
     compile_model(first, tmp_path / "b.plan", *BERT_DIMS, "--emit-onnx", str(second))
     assert report(tmp_path / "b.plan")["mesh"] == mesh
     values = shardings(tmp_path / "a.plan")
@@ -79,7 +79,7 @@ def test_round_trip(bert, tmp_path, mesh):
 
 
 def test_storage_comes_back(bert, tmp_path):
-    """ONNX has no field for how a weight lies in memory; the model's metadata has a line for each."""
+    """ONNX has no field for the storage layout of a weight; the model's metadata has a line for each."""
     path, _ = bert
     first = tmp_path / "first.onnx"
     stored = ("--shard", "*intermediate*weight=stored[{data},{}]")
@@ -176,7 +176,7 @@ def test_one_weight_by_column(tmp_path):
     assert values["w1"]["origin"] == "axis0: annotation of node 'first'"
     assert values["w2"]["sharding"] == '#dist.sharding<@mesh, [{"axis0"}, {}]>'
     collectives = report(tmp_path / "model.plan")["collectives"]
-    # The sum of what w2's rows give; nobody says whether the output is whole.
+    # The partial sums over w2's rows need a collective; no annotation says how the output is split.
     assert [c["kind"] for c in collectives] in (["all_reduce"], ["reduce_scatter"])
     check = subprocess.run(
         [str(BIN / "gridloom-compile"), "check", str(tmp_path / "model.plan"), "--exact"], capture_output=True, text=True
@@ -185,7 +185,7 @@ def test_one_weight_by_column(tmp_path):
 
 
 def test_devices_in_another_order(tmp_path):
-    # Shard 0 on devices 0 and 2: the minor axis of the mesh cuts.
+    # Devices 0 and 2 have shard 0: the mesh's minor axis splits.
     model = annotate(configure(mlp(), 4), 0, "w1", [(1, [(32, 2)])], [-1, -2], {-1: [0, 2], -2: [1, 3]})
     assert compile_text(model, tmp_path).returncode == 0
     assert report(tmp_path / "model.plan")["mesh"] == "axis0=2,axis1=2"
@@ -194,7 +194,7 @@ def test_devices_in_another_order(tmp_path):
 
 
 def test_blocks_stay_together(tmp_path):
-    # 32 columns are 4 blocks of 8 over 3 devices.
+    # 32 columns are 4 blocks of 8, over 3 devices.
     model = annotate(configure(mlp(), 3), 0, "w1", [(1, [(4, 3), (8, 1)])], [0, 1, 2])
     assert compile_text(model, tmp_path).returncode == 0
     values = {v["name"]: v["sharding"] for v in report(tmp_path / "model.plan")["values"]}
@@ -329,7 +329,7 @@ def test_command_line_and_annotation_of_one_value(tmp_path):
 
 
 def test_annotated_split_over_the_stages(tmp_path):
-    # Devices 0 and 1 have a shard of x each, and run one pipeline stage each.
+    # Devices 0 and 1 have one shard of x each and run different pipeline stages.
     model = annotate(configure(mlp()), 0, "x", [(0, [(8, 2)])], [0, 1])
     result = compile_text(model, tmp_path, "--mesh", "pipe=2")
     assert result.returncode == 1
@@ -339,7 +339,7 @@ def test_annotated_split_over_the_stages(tmp_path):
 
 
 def test_stages_out_of_order(tmp_path):
-    # The node that comes first is in the later stage. Both need all of x, which is split over data.
+    # The first node is in the later stage. Both Reshapes need all of x, which is split over data.
     nodes = [
         helper.make_node("Reshape", ["x", "shape"], ["a"], name="late"),
         helper.make_node("Reshape", ["x", "other"], ["b"], name="early"),
@@ -415,7 +415,7 @@ def field(number, payload_length):
 
 @pytest.mark.full
 def test_large_weights_are_referred_to(tmp_path):
-    """A model file above 1 GiB: a sparse one, of which compile and the emitted file touch little."""
+    """A sparse model file of more than 1 GiB: compile reads little of it, and the emitted file refers to it."""
     rows, columns = 1 << 14, (1 << 14) + 16
     length = 4 * rows * columns
     tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[rows, columns]).SerializeToString()

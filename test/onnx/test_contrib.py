@@ -28,8 +28,8 @@ def rand(*shape, scale=1.0, seed=0):
 
 
 def check(folder, op, inputs, outputs=1, domain="com.microsoft", known=(), rtol=1e-4, atol=2e-5, compiled=False, **attributes):
-    """Runs one node. `inputs` are arrays, None where absent; those in `known` and single numbers are
-    initializers. `outputs` is how many there are, or their names, empty where absent."""
+    """Runs one node. `inputs` are arrays, or None if absent; those with indices in `known` are initializers. `outputs` is their number,
+    or their names, empty if absent."""
     names = [f"i{k}" if value is not None else "" for k, value in enumerate(inputs)]
     results = [f"o{k}" for k in range(outputs)] if isinstance(outputs, int) else list(outputs)
     given = {name: value for k, (name, value) in enumerate(zip(names, inputs)) if name and k not in known}
@@ -79,7 +79,7 @@ def test_gelu_with_bias(tmp_path):
 
 
 def test_simplified_layer_normalization(tmp_path):
-    # ONNX Runtime has it in the standard domain only.
+    # ONNX Runtime has it only in the standard domain.
     check(tmp_path, "SimplifiedLayerNormalization", [rand(2, 3, 8), rand(8)], domain="", epsilon=1e-4, axis=-1)
 
 
@@ -221,7 +221,7 @@ def group_query(batch, steps, heads, kv, size, lengths, total, past=0, packed=Fa
 def test_group_query_attention(tmp_path, rotary, packed, window, cap):
     flags = dict(num_heads=4, kv_num_heads=2, do_rotary=rotary, local_window_size=window, softcap=cap)
     tables = [rand(16, 8), rand(16, 8, seed=1)] if rotary else []
-    # A prompt, and a step after five keys; lengths known at run time and when compiling.
+    # A prompt, and a step after five keys; the lengths are known at run time, then at compile time.
     prompt = group_query(2, 4, 4, 2, 16, [3, 3], 4, packed=packed)
     check(tmp_path, "GroupQueryAttention", prompt + tables, 3, known=[6], **flags)
     step = group_query(2, 1, 4, 2, 16, [5, 5], 6, past=5, packed=packed)
@@ -230,7 +230,7 @@ def test_group_query_attention(tmp_path, rotary, packed, window, cap):
 
 
 def test_group_query_attention_ragged(tmp_path):
-    # What is behind a batch's own keys becomes zero.
+    # Rows after a sequence's own keys become zero.
     step = group_query(2, 1, 4, 2, 8, [5, 3], 6, past=8)
     check(tmp_path, "GroupQueryAttention", step, ["o", "k", "v"], known=[6], compiled=True, num_heads=4, kv_num_heads=2)
 
@@ -258,7 +258,7 @@ def test_qlinear_binary(tmp_path, op, dtype):
     scale, point = np.float32(0.02), np.array(3, dtype)
     side = [np.array(scale), point]
     inputs = [quantized(2, 3, 4, dtype=dtype), *side, quantized(3, 4, dtype=dtype, seed=1), *side, np.array(0.05, np.float32), point]
-    # ONNX Runtime's kernels round otherwise in a few elements.
+    # ONNX Runtime's kernels round a few elements differently.
     check(tmp_path, op, inputs, known=[1, 2, 4, 5, 6, 7], atol=1)
 
 
@@ -348,7 +348,7 @@ def test_dynamic_quantize_lstm(tmp_path, direction, per_column):
     inputs = [rand(steps, batch, width), *weights, rand(both, 8 * size, seed=3), np.array([4, 2, 3], np.int32)]
     inputs += [rand(both, batch, size, seed=4), rand(both, batch, size, seed=5), rand(both, 3 * size, seed=6), *scales, *scales]
     known = [1, 2, 3, 7, 8, 9, 10, 11]
-    # A state at a rounding's edge moves by a 255th.
+    # A state close to a rounding boundary moves by 1/255.
     check(tmp_path, "DynamicQuantizeLSTM", inputs, 3, known=known, atol=5e-3, compiled=True, hidden_size=size, direction=direction)
 
 

@@ -1,4 +1,4 @@
-"""Results whose length depends on data, padded and with the length beside them: against ONNX Runtime, compiled for 1, 2 and 4
+"""Results whose length depends on data are padded, and their length is an extra output: against ONNX Runtime, compiled for 1, 2 and 4
 ranks."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def number(name, value, dtype=np.int64):
 
 
 def model(nodes, inputs, outputs, initializers=()):
-    """`inputs` are arrays by name, `outputs` types and ranks by name."""
+    """`inputs` are arrays by name, `outputs` are types and ranks by name."""
     given = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in inputs.items()]
     made = [helper.make_tensor_value_info(n, kind, [None] * rank) for n, (kind, rank) in outputs.items()]
     graph = helper.make_graph(list(nodes), "g", given, made, list(initializers))
@@ -131,7 +131,7 @@ def test_non_max_suppression(batch, classes, n, most, iou, score, center, ranks)
 
 
 def detector():
-    """What exporters put behind the suppression: the boxes, scores and classes that it picks, in one table."""
+    """The nodes that exporters write after the suppression: a table of the boxes, scores and classes that it picks."""
     nodes = [
         node("NonMaxSuppression", ["boxes", "scores", "most", "iou", "score"], ["picked"]),
         node("Gather", ["picked", "two"], ["box"], axis=1),
@@ -146,7 +146,7 @@ def detector():
         node("Concat", ["scaled", "score__", "class__"], ["y"], axis=1),
         node("Shape", ["y"], ["shape"]),
         node("Size", ["y"], ["size"]),
-        node("Gather", ["shape", "one"], ["columns"], axis=0),  # is known
+        node("Gather", ["shape", "one"], ["columns"], axis=0),  # constant
         node("Unsqueeze", ["columns", "zero"], ["columns_"]),
         node("ConstantOfShape", ["columns_"], ["zeros"]),
         node("Slice", ["shape", "one_", "two_"], ["last"]),
@@ -168,7 +168,7 @@ def test_detector(ranks):
 
 
 def test_what_a_plan_gives(tmp_path):
-    """Outputs have room for as many elements as there can be, and how many count is an output of its own."""
+    """Outputs have room for the largest possible number of elements; the actual number is an extra output."""
     what, inputs = detector()
     onnx.save(what, tmp_path / "m.onnx")
     plan = gridloom.compile(tmp_path / "m.onnx", tmp_path / "m.plan")
@@ -179,7 +179,7 @@ def test_what_a_plan_gives(tmp_path):
     assert results["y.dim0"] == results["picked.dim0"] == results["shape"][0] < 24
     trimmed = backend.trim(results, ["y", "picked"])
     assert trimmed["y"].shape == (results["y.dim0"], 6)
-    # Padding indexes some element.
+    # Padding must be valid as indices.
     assert results["picked"].min() >= 0 and results["picked"][:, 2].max() < 24
 
 
@@ -299,7 +299,7 @@ def test_a_name_that_is_taken(tmp_path):
 
 
 def test_constants_are_of_their_length(tmp_path):
-    """Of what is known when a model is imported the length is, too."""
+    """A result computed at import has its exact length."""
     what = model(
         [node("Add", ["x", "c"], ["s"]), node("Compress", ["x", "k"], ["y"], axis=0), node("Unique", ["c"], ["u"])],
         {"x": np.zeros((4, 3), np.float32)},

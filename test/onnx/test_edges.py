@@ -1,4 +1,4 @@
-"""Single nodes at the edges of what an operator takes, against ONNX Runtime, imported and compiled; each was wrong once."""
+"""Single nodes at an operator's edge cases, against ONNX Runtime, imported and compiled. Each was wrong once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ X = np.arange(48, dtype=np.float32).reshape(1, 2, 3, 8)
 
 
 def fixed(*values) -> tuple:
-    """An operand that is an initializer."""
+    """An initializer as operand."""
     return (np.float32(values[0] if len(values) == 1 else values),)
 
 

@@ -1,4 +1,4 @@
-"""What the importer refuses, and how it says so: one line that names the place and the remedy."""
+"""Models that the importer refuses, with one line that names the place and the remedy."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ RELU = node("Relu", ["x"], name="r")
 
 
 def nested_loops(depth: int):
-    """Loops of 8 iterations in each other: 8 ** depth additions from a file of a few kilobytes."""
+    """Nested loops of 8 iterations each: 8 ** depth additions from a file of a few kilobytes."""
     body = [node("Add", ["c0", "c0"], ["o0"])]
     for level in range(depth):
         inputs = [value(f"i{level}", [], T.INT64), value(f"t{level}", [], T.BOOL), value(f"c{level}", [4])]

@@ -1,4 +1,4 @@
-"""Models as ONNX Runtime's tools write them: fused for transformers, quantized; against ONNX Runtime itself."""
+"""Models written by ONNX Runtime's tools, fused for transformers or quantized, against ONNX Runtime itself."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def quantize_statically(form, activations):
     return quantize
 
 
-# What is made, how it is changed, and which operators that must bring.
+# How a model is made, how it is changed, and the operators that it must have then.
 MODELS = {
     "bert-fused": (bert, fuse, {"Attention", "SkipLayerNormalization", "BiasGelu", "EmbedLayerNormalization"}),
     "bert-fused-at-load": (bert, fuse_at_load, {"FusedMatMul", "BiasGelu"}),

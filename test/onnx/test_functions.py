@@ -1,4 +1,4 @@
-"""Functions that a model brings along: calls are expanded where they stand."""
+"""Functions that a model defines: their calls are expanded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ X = np.array([[-1.5, 0, 1], [2, -3, 0.5]], np.float32)
 
 
 def ref(node, name, attribute, type):
-    """The node with attribute `name`, whose value is the function's `attribute`."""
+    """The node, with attribute `name` referring to the function's `attribute`."""
     node.attribute.append(onnx.AttributeProto(name=name, ref_attr_name=attribute, type=type))
     return node
 
@@ -90,7 +90,7 @@ def test_names_say_the_way(tmp_path):
 
 
 def test_constants_and_equal_names(tmp_path):
-    """A function's names are its own, and its constants may be larger than what the graph keeps of others."""
+    """A function's names do not clash with the graph's, and its constants may be large."""
     table = np.arange(900, dtype=np.float32).reshape(300, 3)
     body = [
         node("Constant", [], ["x"], value=onnx.numpy_helper.from_array(table)),
@@ -110,7 +110,7 @@ def test_optional_input_and_unused_output(tmp_path):
 
 
 def test_operator_sets_of_its_own(tmp_path):
-    """Softmax of operator set 12 sees a matrix; of 17 its last axis."""
+    """Softmax of operator set 12 treats its operand as a matrix; that of 17 reduces one axis."""
     old = function("Old", ["a"], ["b"], [node("Softmax", ["a"], ["b"], axis=0)], opsets=[helper.make_opsetid("", 12)])
     case = evaluate.evaluate(tmp_path, model([call("Old", ["x"], ["t"]), node("Softmax", ["t"], ["y"], axis=0)], [old]), [X])
     assert case.error is None, case.error
@@ -119,7 +119,7 @@ def test_operator_sets_of_its_own(tmp_path):
 
 
 def test_nested_attribute_of_a_branch(tmp_path):
-    """References reach into subgraphs."""
+    """Attribute references work in subgraphs."""
     then = helper.make_graph(
         [ref(node("LeakyRelu", ["a"], ["t"]), "alpha", "slope", onnx.AttributeProto.FLOAT)],
         "then",
@@ -149,7 +149,7 @@ def test_recursion(tmp_path):
 
 
 def chain(length, calls):
-    """F0 is one node; each other calls the one before `calls` times."""
+    """F0 is one node; each further function calls the previous one `calls` times."""
     functions = [function("F0", ["a"], ["b"], [node("Neg", ["a"], ["b"])])]
     for i in range(1, length):
         names = ["a"] + [f"t{k}" for k in range(calls - 1)] + ["b"]
@@ -160,7 +160,7 @@ def chain(length, calls):
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_too_deep(tmp_path, reverse):
-    # Visiting the inner ones first must not hide how deep the last one is.
+    # Visiting the inner functions first must not hide the depth of the last.
     nodes = [call(f"F{i}", ["x"], [f"y{i}"]) for i in range(100)]
     what = model(nodes[::-1] if reverse else nodes, chain(100, 1), [f"y{i}" for i in range(100)])
     assert "nests calls more than 64 deep" in refused(tmp_path, what)

@@ -44,7 +44,7 @@ def check(case: evaluate.Case, expected: list[np.ndarray], atol: float) -> None:
 
 
 def count(case: evaluate.Case) -> dict[str, int]:
-    """Operations after the simplify phase."""
+    """Counts operations after the simplify phase."""
     names = re.findall(r"\bloom\.(\w+) ", (case.folder / "simplified.mlir").read_text())
     return {name: names.count(name) for name in set(names)}
 
@@ -60,8 +60,7 @@ def test_bert(tmp_path, head, gelu, layer_norm, opset):
     inputs = bert_inputs(3, 8, 100)
     case = evaluate.evaluate(tmp_path, model, list(inputs.values()), "batch=3\nsequence=8")
     check(case, reference(tmp_path / "model.onnx", inputs), 2e-5)
-    # Whatever the exporter wrote, the program has the composites, and only the masked pooling and the
-    # position embeddings besides.
+    # Whatever the exporter wrote, the program has the composite operations and few others.
     operations = count(case)
     assert operations["layer_norm"] == 5 and operations["gelu"] == 2 and operations["softmax"] == 2
     assert operations["derived"] == 1
@@ -93,7 +92,7 @@ def test_mlp(tmp_path, activation):
 
 
 def test_memory_is_that_of_the_graph(tmp_path):
-    """A model of 8 GB, sparse on disk, imports without reading its weights' gigabytes."""
+    """A model of 8 GB, sparse on disk, is imported without reading its weights."""
     rows = 1 << 20
     weight = onnx.TensorProto(name="w", data_type=onnx.TensorProto.FLOAT, dims=[rows, 2048])
     weight.data_location = onnx.TensorProto.EXTERNAL
@@ -109,7 +108,7 @@ def test_memory_is_that_of_the_graph(tmp_path):
         [weight],
     )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
-    # Without inputs, so that it stops after the import and before the interpreter reads the weight.
+    # Without inputs, the case stops after the import, before the interpreter reads the weight.
     case = evaluate.Case(tmp_path, model, [], "n=3")
     evaluate.run([case], memory=64 << 20)
     assert case.error == "input 0 is missing or not of type 'tensor<3xi64>'"

@@ -1,5 +1,5 @@
-"""Models that are wrong in one place: the importer makes a program that verifies or says what is wrong in one line, and
-never crashes. What to break comes from ONNX's node tests and this folder's contributed operators."""
+"""Models with one or two faults: the importer makes a program that verifies, or reports the fault in one line, and never crashes. The
+models come from ONNX's node tests and from this folder's tests of com.microsoft operators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TYPES = [TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.
 
 def seeds() -> list[onnx.ModelProto]:
     models = [test_node_cases.fix_operands(test)[0] for test in test_node_cases.TESTS]
-    # Equal operators with equal attributes and ranks teach nothing new.
+    # One model for each combination of operator, attributes and ranks suffices.
     found = {}
     for model in models:
         node = model.graph.node[0]
@@ -120,7 +120,7 @@ def cases(tmp_path_factory) -> list[evaluate.Case]:
         model.CopyFrom(rng.choice(models))
         for _ in range(rng.choice([1, 1, 2])):
             rng.choice(MUTATIONS)(model, rng)
-        # An input that is not given, so that nothing is computed once the model is imported.
+        # An input without a value stops the evaluation after the import.
         model.graph.input.append(helper.make_tensor_value_info("stop", TensorProto.FLOAT, [1]))
         cases.append(evaluate.Case(folder / str(i), model, []))
     evaluate.run(cases, memory=8 << 30)
@@ -135,7 +135,7 @@ def test_no_crash_and_one_line(cases):
 
 
 def test_one_error_each(cases):
-    """An error is said once, where it arises."""
+    """An error is reported only once, where it arises."""
     for case in cases:
         parts = (case.error or "").split("; ")
         assert len(parts) == len(set(parts)), f"{case.folder}: {case.error}"

@@ -1,4 +1,4 @@
-"""Numbers of fewer than 8 bits: packed in files, one per byte in programs."""
+"""Types of fewer than 8 bits: packed in files, one element per byte in programs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TYPES = {
     "uint2": ml_dtypes.uint2,
     "float4": ml_dtypes.float4_e2m1fn,
 }
-# Rows of whole bytes and others, one number, and more than is folded: a weight.
+# Rows of whole bytes and others, a scalar, and weights too large to be folded.
 SHAPES = [(4, 8), (3, 5), (), (7,), (512, 516), (257, 511)]
 
 
 def numbers(dtype, shape, seed=0):
-    """Every number of the type, at random."""
+    """Random elements from the type's whole range."""
     bits = 2 if "2" in np.dtype(dtype).name and "int" in np.dtype(dtype).name else 4
     codes = np.random.default_rng(seed).integers(0, 1 << bits, shape).astype(np.uint8)
     if dtype == ml_dtypes.float4_e2m1fn:
@@ -45,7 +45,7 @@ def make(nodes, inputs, outputs, initializers=(), opset=25):
 
 
 def check(folder, model, inputs, expected, ranks=2):
-    """Evaluated, and compiled for one device and for two."""
+    """Evaluates the model, and compiles it for one device and, unless `ranks` is 1, for two."""
     case = evaluate.evaluate(folder, model, inputs)
     assert case.error is None, case.error
     outcomes = [case.imported, case.simplified]
@@ -87,7 +87,7 @@ def test_numbers_in_typed_fields(tmp_path, name):
 
 @pytest.mark.parametrize("name", TYPES)
 def test_moves(tmp_path, name):
-    # Moved as they are, in and out of the program, and converted to each other.
+    # Passed through the program unchanged, and converted to each other.
     values, more = numbers(TYPES[name], (4, 6)), numbers(TYPES[name], (2, 6), seed=1)
     kind = helper.np_dtype_to_tensor_dtype(values.dtype)
     model = make(
@@ -112,7 +112,7 @@ def test_moves(tmp_path, name):
 @pytest.mark.parametrize("block", [0, 4])
 @pytest.mark.parametrize("name", ["int4", "uint4", "uint2"])
 def test_weights_in_blocks(tmp_path, name, block):
-    # What a quantizer of weights writes: DequantizeLinear before MatMul.
+    # The output of weight quantizers: DequantizeLinear before MatMul.
     weight = numbers(TYPES[name], (16, 6))
     scale = np.random.default_rng(2).random((4, 6) if block else (6,)).astype(np.float32)
     point = numbers(TYPES[name], scale.shape, seed=3)
@@ -137,7 +137,7 @@ def test_weights_in_blocks(tmp_path, name, block):
 
 
 def test_a_function_keeps_the_type(tmp_path):
-    # Through a function's call: 9 is -7 of four bits.
+    # Through a function call: 9 is -7 in four bits.
     function = helper.make_function(
         "local", "Same", ["a"], ["b"], [helper.make_node("Identity", ["a"], ["b"])], [helper.make_opsetid("", 25)]
     )

@@ -24,7 +24,7 @@ TYPES |= {T.INT4, T.UINT4, T.INT2, T.UINT2, T.FLOAT4E2M1}
 
 
 def is_known(test, operators: set[str]) -> bool:
-    """Whether the case has only operators, attributes and types the importer claims."""
+    """Whether the importer claims all operators, attributes and types of the case."""
     graph = test.model.graph
     opset = next((o.version for o in test.model.opset_import if o.domain in ("", "ai.onnx")), 0)
     if not 1 <= opset <= 28 or not test.data_sets:
@@ -49,7 +49,7 @@ def to_array(value) -> np.ndarray:
 
 
 def fix_operands(test) -> tuple[onnx.ModelProto, list[np.ndarray]]:
-    """The model with shape-giving inputs as initializers, and the inputs that are left."""
+    """The model with shape-giving inputs as initializers, and the remaining inputs."""
     model = onnx.ModelProto()
     model.CopyFrom(test.model)
     values = {i.name: to_array(value) for i, value in zip(model.graph.input, test.data_sets[0][0])}
@@ -101,11 +101,11 @@ def test_node(test, cases):
                 continue  # test_training.py compares the numbers
             rtol = test.rtol
             if actual.dtype.name == "bfloat16":
-                # Intermediate results round too: a few units in the last of 8 bits.
+                # Intermediate results are rounded as well: allow a few units in the last of 8 bits.
                 actual, want, rtol = actual.astype(np.float32), want.astype(np.float32), 2**-6
             elif actual.dtype.name.startswith("float8"):
                 actual, want = actual.astype(np.float32), want.astype(np.float32)
             elif actual.dtype == np.float16 and "expanded" in test.name:
-                # The same of 11 bits, where every node of a function's body rounds.
+                # The same for 11 bits, where every node of a function's body rounds.
                 rtol = 2**-9
             np.testing.assert_allclose(actual, want, rtol=rtol, atol=max(test.atol, 1e-6))

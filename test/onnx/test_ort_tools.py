@@ -1,5 +1,5 @@
-"""Models of the zoo as ONNX Runtime's tools write them: its quantizers, its optimizer for transformers and its sessions. Each
-is compiled for one and for two ranks and compared with ONNX Runtime."""
+"""Models of the zoo, changed by ONNX Runtime's tools: its quantizers, its optimizer for transformers and its sessions. Each is compiled
+for one and for two ranks and compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gridloom import zoo
 onnxruntime.set_default_logger_severity(4)
 SIZES = {"batch": 2, "sequence": 4, "past": 3}
 CPU = ["CPUExecutionProvider"]
-# Steps of the output's range by which quantized models may differ.
+# Number of steps of the output's range by which quantized models may differ.
 QUANTIZED = 3
 FLOAT = {"DefaultTensorType": onnx.TensorProto.FLOAT}
 
@@ -109,7 +109,7 @@ def qoperator_signed(path: Path) -> Path:
 
 
 def four_bits(path: Path, format=QuantFormat.QDQ, symmetric=False) -> Path:
-    """Weights of four bits in blocks of 16."""
+    """Weights of four bits, in blocks of 16."""
     result = path.with_suffix(".bits.onnx")
     config = DefaultWeightOnlyQuantConfig(block_size=16, is_symmetric=symmetric, quant_format=format, bits=4)
     quantizer = MatMulNBitsQuantizer(onnx.load(str(path)), algo_config=config)
@@ -127,7 +127,7 @@ def n_bits(path: Path) -> Path:
 
 
 def fused(path: Path) -> Path:
-    """As onnxruntime.transformers.optimizer fuses."""
+    """Fused by onnxruntime.transformers.optimizer."""
     kind = path.name.split(".")[0].split("-")[0]
     result = path.with_suffix(".fused.onnx")
     model = optimizer.optimize_model(
@@ -214,7 +214,7 @@ def test_tool(tmp_path, name, tools, expected):
     model = onnx.load(str(path))
     assert set(expected) <= operators(model)
     inputs = inputs_of(original, seed=9)
-    # As it stands: optimized, ONNX Runtime would quantize what multiplies weights of four bits, for one.
+    # Without optimizations: with them, ONNX Runtime would e.g. quantize the other operand of weights of four bits.
     plain = onnxruntime.SessionOptions()
     plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     wanted = onnxruntime.InferenceSession(str(path), plain, providers=CPU).run(None, inputs)
@@ -223,7 +223,7 @@ def test_tool(tmp_path, name, tools, expected):
         program = backend.prepare(model, mesh=mesh, strategy=strategy, base=tmp_path)
         for actual, want in zip(program.run(inputs), wanted, strict=True):
             assert actual.dtype == want.dtype and actual.shape == want.shape
-            # One rounded otherwise moves a quantized value by a step, a 255th of its range.
+            # A different rounding moves a quantized value by a step, 1/255 of its range.
             spread = float(np.ptp(want))
             np.testing.assert_allclose(actual, want, rtol=1e-4, atol=spread * (1e-5 + steps / 255))
         program.close()

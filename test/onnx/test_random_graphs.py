@@ -1,6 +1,6 @@
-"""Random models on random meshes compute what ONNX Runtime does: `random_graphs` says how they are made and compared.
+"""Random models on random meshes give ONNX Runtime's results; `random_graphs` says how they are made and compared.
 
-200 cases of fixed seeds; with `--full` 5,000 more, those after GRIDLOOM_SEED, or as many of them as there is time for."""
+200 cases of fixed seeds; with `--full` up to 5,000 more, starting at GRIDLOOM_SEED, while there is time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check(seeds) -> None:
     failed = [f"{r.seed} [{r.setup}] {r.error}\n    {runner.reproducer(r.seed)}" for r in results if r.error]
     assert not failed, f"{len(failed)} of {len(results)} cases:\n" + "\n".join(failed[:20])
     ran = [r for r in results if not r.refused]
-    # What is generated must be able to fail: most models run, are split, and can be compared.
+    # The cases must be able to fail: most models run, are split, and can be compared.
     assert len(ran) > 0.85 * len(results)
     assert sum(r.split > 0 for r in ran) > 0.4 * len(ran)
     assert sum(r.stages > 1 for r in ran) > 0.2 * len(ran)
@@ -84,10 +84,10 @@ def operators(seed: int, only: list[str] | None = None) -> set[str]:
 
 
 def test_recipes_make_their_operator():
-    """In the opsets they claim; a recipe that never fits would go unnoticed."""
+    """Every recipe makes its operator in the opsets that it claims; otherwise a recipe that never fits would go unnoticed."""
     made = set().union(*map(operators, range(100)))
     for name in TABLE.keys() - made - {"ReshapeOfShape", "NonZeroOfData", "CompressOfData"}:
-        pool = [name, "Add", "Cast", "Reshape", "Unsqueeze"]  # some make nothing of nothing
+        pool = [name, "Add", "Cast", "Reshape", "Unsqueeze"]  # some only fit certain operands
         assert any(name in operators(seed, pool) for seed in range(100)), f"100 models have no {name}"
 
 
@@ -120,7 +120,7 @@ def test_comparison(want, noisy, actual, wrong):
 
 
 def test_a_wrong_value_is_found_and_shrinks(tmp_path, monkeypatch):
-    """A planted fault: whatever Tanh makes counts as wrong. The case that shows it has one node, one device, no pin."""
+    """A planted fault: every result of Tanh counts as wrong. The shrunk case has one node, one device and no pin."""
     seed = next(s for s in range(100) if any(n.op_type == "Tanh" for n in cases.make(s).nodes))
 
     def attempt(case, folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""A memory limit is what a plan allocates: random models on random meshes are compiled within that, and not within a byte less."""
+"""A memory limit bounds a plan's allocations: random models on random meshes compile within their need, and not within a byte less."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def allocated(report: dict) -> int:
 
 
 def fault(seed: int, folder) -> str | None:
-    """What is wrong with the limit of a case; None where the model explains why there is no plan."""
+    """What is wrong with the limits of a case; None if the model explains why there is no plan."""
     case = cases.make(seed)
     path, plan, setup = folder / "model.onnx", folder / "model.plan", case.setup
     onnx.save(case.model(), str(path))
@@ -40,7 +40,7 @@ def fault(seed: int, folder) -> str | None:
         below = allocated(compile(needed - 1).report)
     except gridloom.CompileError as error:
         return "" if ", the limit is " in str(error) else f"is refused for another reason than the limit: {error}"
-    # Only where the planner has several plans to choose from may there be one that takes less.
+    # Only with several candidates may a smaller plan exist.
     return "" if len(report["candidates"]) > 1 and below < needed else f"allocates {below} bytes at a limit of {needed - 1}"
 
 

@@ -19,7 +19,7 @@ def rand(seed, *shape):
 
 
 def build(op, direction="forward", bias=True, state=False, lengths=None, peephole=False, known=True, **attributes):
-    """A model, its inputs and the number of its outputs."""
+    """A model, its inputs and its number of outputs."""
     ways, rows = (2 if direction == "bidirectional" else 1), GATES[op] * SIZE
     values = {
         "X": rand(1, STEPS, BATCH, INPUTS),

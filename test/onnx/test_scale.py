@@ -1,4 +1,4 @@
-"""Large models compile fast and in memory proportional to their graphs. Weights are holes in sparse files."""
+"""Large models compile fast, in memory proportional to their graphs. Weights are holes in sparse files."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ COMPILER = os.environ.get("GRIDLOOM_COMPILE", str(evaluate.ROOT / "build/dev/bin
 
 
 class Zeros:
-    """Weights that take no memory here."""
+    """Weights that occupy no memory."""
 
     def get(self, name, shape, **_):
         return np.broadcast_to(np.float32(0), shape)
 
 
 class SparseFile(ExternalFile):
-    """Reserves places without writing to them."""
+    """Reserves ranges without writing to them."""
 
     def add(self, name, array):
         with self.path.open("r+b") as file:
@@ -51,7 +51,7 @@ def bert(folder, **options):
 
 
 def compile_model(path, mesh=""):
-    """Processor seconds, the largest resident bytes, and the symbols of the plan's kernels."""
+    """Returns processor seconds, peak resident bytes, and the symbols of the plan's kernels."""
     plan = path.with_suffix(".plan")
     command = [COMPILER, "compile", str(path), "-o", str(plan), "--dim", "batch=8", "--dim", "sequence=128"]
     child = subprocess.Popen(command + (["--mesh", mesh] if mesh else []), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

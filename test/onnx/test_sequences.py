@@ -1,4 +1,4 @@
-"""Sequences, of which nothing is left once a model is imported: against ONNX Runtime, compiled for 1, 2 and 4 ranks."""
+"""Sequences, all of which the import removes: against ONNX Runtime, compiled for 1, 2 and 4 ranks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def split():
 
 
 def grow():
-    """A loop that collects rows, starting with none."""
+    """A loop that collects rows, starting from an empty sequence."""
     body = helper.make_graph(
         [
             node("Gather", ["x", "i"], ["row"], axis=0),
@@ -89,7 +89,7 @@ def grow():
 
 
 def branch():
-    """Both branches give a sequence; which runs is known at run time only, and both read one from outside."""
+    """Both branches return a sequence and read one from outside; which branch runs is known only at run time."""
     graphs = {
         name: helper.make_graph(
             [

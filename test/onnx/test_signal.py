@@ -1,6 +1,6 @@
 """DFT and STFT against numpy, and diagonals of Einsum against ONNX Runtime, compiled for 1, 2 and 4 ranks.
 
-ONNX Runtime refuses some lengths, and leaves out onesided inverses."""
+ONNX Runtime refuses some lengths and does not implement onesided inverses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MESHES = {1: "", 2: "x=2", 4: "x=2,y=2"}
 
 
 def make_model(op, opset, x, constants, rank, **attributes):
-    """One node on `x` and on `constants`, some of which may be None, with a result of `rank` dimensions."""
+    """A node on `x` and `constants`, some of which may be None, with a result of rank `rank`."""
     declared = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
     names = ["" if c is None else f"c{i}" for i, c in enumerate(constants)]
     fixed = [numpy_helper.from_array(np.asarray(c), n) for n, c in zip(names, constants) if n]
@@ -34,7 +34,7 @@ def pairs(array, dtype):
     return np.stack([array.real, array.imag], -1).astype(dtype)
 
 
-# name: shape, axis, dft_length, inverse, onesided, dtype. Lengths above 256 are cut, but for primes.
+# name: shape, axis, dft_length, inverse, onesided, dtype. Lengths above 256 are decomposed, except primes.
 TRANSFORMS = {
     "real": ((3, 20, 1), 1, None, 0, 0, np.float32),
     "first axis": ((12, 4, 2), 0, None, 0, 0, np.float32),

@@ -1,8 +1,7 @@
-"""ONNX's node tests, compiled and run on 1, 2 and 4 ranks under a random sharding; never the interpreter.
+"""ONNX's node tests, compiled and run on 1, 2 and 4 ranks with random shardings, without the interpreter.
 
-The tests that fail are listed in failing.txt, each with its reason; scripts/onnx_support.py writes it together with
-docs/onnx-support.md. A sample of both kinds runs by default; with --full all tests run, and the list and the page must be what the
-run gives."""
+failing.txt lists the tests that fail, each with its reason; scripts/onnx_support.py writes it and docs/onnx-support.md. By default a
+sample of passing and failing tests runs. With --full all tests run, and both files must match the results."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""ONNX's node tests compiled for GPUs and run on fake ones, which interpret the plan's PTX and complain about what a GPU
-would not forgive. A sample runs by default, with every test of the operators that walk a dimension; with --full all
-tests that pass on CPUs, in an order drawn from GRIDLOOM_SEED while there is time."""
+"""ONNX's node tests compiled for GPUs and run on fake ones, which interpret the plan's PTX and complain about operations that a real GPU
+would not forgive. By default a sample runs, with every test of the operators that walk a dimension. With --full all tests that pass on
+CPUs run, in an order drawn from GRIDLOOM_SEED, while there is time."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Models in training mode, compiled for 1, 2 and 4 ranks: batch normalisation against its formula, dropout against a generator
-written down here."""
+"""Models in training mode, compiled for 1, 2 and 4 ranks: batch normalisation against its formula, dropout against a generator defined
+here."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MESHES = {1: "", 2: "x=2", 4: "x=2,y=2"}
 
 
 def make(op, inputs, outputs, initializers, opset, **attributes):
-    """A model of one node; `inputs` are arrays by name, `outputs` element types by name: y and mask are of the first input's
-    shape, others of the first initializer's."""
+    """A model of one node; `inputs` are arrays by name, `outputs` element types by name. y and mask have the shape of the first input,
+    others that of the first initializer."""
     full, vector = (next(iter(arrays.values())).shape for arrays in (inputs, initializers))
     shapes = {n: full if n in ("y", "mask") else vector for n in outputs}
     names = [*inputs, *initializers]
@@ -40,7 +40,7 @@ def run(model, inputs, ranks):
 
 
 def normalise(x, scale, bias, mean, var, epsilon, momentum):
-    """In f64: the result, both running statistics, those of the batch."""
+    """In f64: the result, both running statistics, both batch statistics."""
     x, axes = x.astype(np.float64), (0, *range(2, x.ndim))
     wide = [-1 if d == 1 else 1 for d in range(x.ndim)]
     now, spread = x.mean(axes), x.var(axes)
@@ -48,7 +48,7 @@ def normalise(x, scale, bias, mean, var, epsilon, momentum):
     return y, mean * momentum + now * (1 - momentum), var * momentum + spread * (1 - momentum), now, spread
 
 
-# Sizes that 2 and 4 do not divide; one number per channel; means far from zero, where squares would cancel.
+# Sizes that 2 and 4 do not divide; one element per channel; means far from zero, where squares would cancel.
 @pytest.mark.parametrize("ranks", MESHES)
 @pytest.mark.parametrize("shape", [(5, 3), (7, 5, 3), (4, 6, 2, 4), (1, 2, 1), (6, 1, 3)])
 @pytest.mark.parametrize("opset", [9, 14, 15])
@@ -82,7 +82,7 @@ def test_statistics_of_half_floats_are_of_single_ones():
 
 
 def philox(count, seed, stream, iteration=0):
-    """The words 0 .. count - 1: Philox4x32-10 of Salmon et al. 2011, in Python's integers."""
+    """The words 0 .. count - 1 of Philox4x32-10 (Salmon et al. 2011), in Python's integers."""
     words = []
     for block in range(-(-count // 4)):
         c = [block & 0xFFFFFFFF, block >> 32, stream, iteration]

@@ -27,7 +27,7 @@ def declare(name: str, array: np.ndarray):
 
 
 def make(nodes, inputs: dict[str, np.ndarray], outputs: dict[str, tuple], initializers: dict[str, np.ndarray] | None = None, kind=T.FLOAT):
-    """A model with both domains; `outputs` are shapes by name."""
+    """A model that imports both domains; `outputs` are shapes by name."""
     graph = helper.make_graph(
         nodes,
         "g",
@@ -87,7 +87,7 @@ SHAPES = [(5, 3), (), (4,), (2, 7, 3)]
 
 
 def optimize(op: str, attributes: dict, count: int, dtype=np.float32, shapes=SHAPES):
-    """A model of one node, its inputs, and the lists of what the node updates."""
+    """A model of one optimizer node, its inputs, and the tensors that the node updates."""
     rng = np.random.default_rng(len(attributes))
     inputs = {"R": np.array(0.1, dtype), "T": np.array(count, np.int64)}
     for name in ["x", "g", *KEPT[op]]:
@@ -110,7 +110,7 @@ def test_several_tensors_in_one_node(op, rule, attributes, count, dtype):
             expected = rule(inputs["R"].astype(np.float64), count, *tensors, **attributes)
             for list_, want in enumerate(expected):
                 got = outputs[list_ * len(SHAPES) + i]
-                # Attributes such as 0.999 are float32, and 1 - 0.999 has lost digits.
+                # Attributes such as 0.999 are float32, so 1 - 0.999 has lost digits.
                 np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
                 assert got.dtype == dtype and got.shape == SHAPES[i]
 
@@ -177,7 +177,7 @@ def tensors(**shapes) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("ranks", MESHES)
 def test_weights_inputs_and_what_is_computed(ranks):
-    """y = relu(x w) z: by the weight w, the input z and the intermediate h, which is independent in a node of its own."""
+    """y = relu(x w) z: gradients by the weight w, the input z and the intermediate h, which a second node treats as independent."""
     inputs, weights = tensors(x=(6, 4), z=(3, 2)), tensors(w=(4, 3))
     nodes = [
         node("MatMul", ["x", "w"], ["a"], name="first"),
@@ -197,7 +197,7 @@ def test_weights_inputs_and_what_is_computed(ranks):
 
 @pytest.mark.parametrize("ranks", MESHES)
 def test_derivatives_at_other_values(ranks):
-    """The operands say where; the graph's own values stay what they are."""
+    """The operands give the point of the derivative; the graph's own values do not change."""
     inputs = tensors(x=(5, 3), other=(5, 3))
     nodes = [
         node("Tanh", ["x"], ["t"]),
@@ -211,7 +211,7 @@ def test_derivatives_at_other_values(ranks):
 
 
 def test_derivatives_of_derivatives():
-    """The second derivative of x^3 summed, and a step of Momentum along the first."""
+    """The second derivative of the sum of x^3, and a step of Momentum along the first."""
     inputs = tensors(x=(4,), v=(4,)) | {"R": np.array(0.5, np.float32), "T": np.array(1, np.int64)}
     settings = {"norm_coefficient": 0.0, "alpha": 0.5, "beta": 1.0, "mode": "standard"}
     nodes = [
@@ -229,7 +229,7 @@ def test_derivatives_of_derivatives():
 
 
 def test_corners_and_what_y_does_not_depend_on():
-    """Relu's derivative at 0 is 0, as with --gradients-of, and zeros where y does not change."""
+    """Relu's derivative at 0 is 0, as with --gradients-of; gradients are zero where y does not depend on the operand."""
     inputs = {"x": np.array([-1, 0, 2], np.float32), "u": np.ones(2, np.float32)}
     nodes = [node("Relu", ["x"], ["y"]), gradient(["x", "u"], ["dx", "du"], xs=["x", "u"], y="y")]
     dx, du = run(make(nodes, inputs, {"dx": (3,), "du": (2,)}), inputs)

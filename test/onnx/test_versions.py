@@ -1,5 +1,4 @@
-"""Operators whose meaning depends on the version of the operator set, where ONNX's node tests, which are of the newest,
-have nothing."""
+"""Operators whose meaning depends on the operator set's version. ONNX's node tests cover only the newest."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ def make(op, inputs, opset, **attributes):
 
 
 def check(folder, model, inputs, expected):
-    """Evaluated, and compiled for one device and for two."""
+    """Evaluates the model, and compiles it for one device and for two."""
     case = evaluate.evaluate(folder, model, inputs)
     assert case.error is None, case.error
     outcomes = [case.imported, case.simplified]
@@ -43,7 +42,7 @@ def check(folder, model, inputs, expected):
 
 @pytest.mark.parametrize("opset", [18, 20, 21])
 def test_group_normalization(tmp_path, opset):
-    # Scale and bias are one number per group before version 21, one per channel from then on.
+    # Scale and bias have one element per group before version 21, one per channel since.
     channels, groups = 6, 3
     each = channels if opset >= 21 else groups
     x, scale, bias = rand(2, channels, 3, 4), rand(each, seed=1), rand(each, seed=2)

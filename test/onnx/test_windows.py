@@ -1,6 +1,6 @@
-"""Convolutions, pooling and resizing of random shape against ONNX Runtime, also in the forms old opsets have.
+"""Convolutions, pooling and resizing of random shapes against ONNX Runtime, also in forms of old opsets.
 
-A fixed seed draws the cases; GRIDLOOM_WINDOW_CASES draws more of them."""
+A fixed seed draws the cases; GRIDLOOM_WINDOW_CASES sets another number of them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def make_model(node, x, constants, opset, outputs=1):
 
 
 def draw_window(rng, spatial, attributes, dilates=True):
-    """Sizes such that a window fits, and a random kind of padding."""
+    """Sizes that a window fits into, and a random kind of padding."""
     rank = len(spatial)
     sizes = [int(rng.integers(1, 4)) for _ in range(rank)]
     dilations = [int(rng.integers(1, 3)) if dilates else 1 for _ in range(rank)]
@@ -53,7 +53,7 @@ def draw_window(rng, spatial, attributes, dilates=True):
     elif kind != "none":
         attributes["auto_pad"] = kind
         if kind.startswith("SAME") and dilates:
-            attributes["dilations"] = [1] * rank  # ONNX Runtime's padding is another there
+            attributes["dilations"] = [1] * rank  # ONNX Runtime pads differently there
     return sizes
 
 
@@ -136,7 +136,7 @@ def draw_resize(rng):
 
 
 def draw_old(rng):
-    """Forms that later versions of the operators no longer have."""
+    """Forms that the newest versions of the operators no longer have."""
     x = random(rng, [1, 2, int(rng.integers(3, 7)), int(rng.integers(3, 7))])
     scales = [1.0, 1.0, float(rng.integers(1, 4)), float(rng.choice([1.0, 1.5, 2.0, 2.5]))]
     mode = str(rng.choice(["nearest", "linear"]))
@@ -170,7 +170,7 @@ DRAWS = {
 
 
 def reference(model, x):
-    """ONNX Runtime's outputs; nothing where it refuses the model."""
+    """ONNX Runtime's outputs, or None if it refuses the model."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     try:
@@ -178,7 +178,7 @@ def reference(model, x):
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
         return session.run(None, {"x": x})
-    except Exception as error:  # its own classes are not exported
+    except Exception as error:  # its exception classes are not exported
         warnings.warn(f"ONNX Runtime refuses a case: {str(error)[:200]}", stacklevel=2)
         return None
 

@@ -1,4 +1,4 @@
-"""Questions to a worker process that may crash or hang."""
+"""Asks questions of a worker process that may crash or hang."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import threading
 
 
 def ask(process: subprocess.Popen, question: str, seconds: float) -> tuple[str, str]:
-    """Sends a line and returns the answer's line and no error, or no answer and why. A process that does not answer
-    within `seconds` is killed; one that gave no answer has ended."""
+    """Sends a line. Returns the line of the answer and no error, or no answer and the reason. A process without an answer has ended:
+    after `seconds` it is killed."""
     timer = threading.Timer(seconds, process.kill)
     timer.start()
     try:

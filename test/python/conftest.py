@@ -1,4 +1,4 @@
-"""What the Python tests share: the built tools, the models, and ONNX Runtime as the reference."""
+"""Shared by the Python tests: the built tools, the models, and ONNX Runtime as the reference."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOLERANCE = 1e-5  # max abs error of normalised embeddings against ONNX Runtime
 
 
 class OnlyDlpack:
-    """What is no numpy array but speaks DLPack, as torch's tensors do."""
+    """An object that is no numpy array but supports DLPack, like torch's tensors."""
 
     def __init__(self, array):
         self.array = array
@@ -36,7 +36,7 @@ class OnlyDlpack:
 
 
 class Tools:
-    """The command line as a user has it. A command that fails fails the test with its output."""
+    """The command line as users have it. A command that fails fails the test with its output."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -71,7 +71,7 @@ class Tools:
 
 
 class Run:
-    """Outputs by name, and what the command printed."""
+    """Outputs by name, and the command's printed text."""
 
     def __init__(self, outputs: dict[str, np.ndarray], text: str):
         self.outputs = outputs
@@ -91,7 +91,7 @@ def tools() -> Tools:
 
 @pytest.fixture
 def fake_gpus(tools, monkeypatch):
-    """Makes this many fake GPUs the machine's, their streams' turns drawn from a seed."""
+    """Sets up this many fake GPUs, whose streams take turns by a seed."""
 
     def install(devices: int, seed: int) -> None:
         for variable, value in fakes.environment(devices, seed, tools.folder.parent / "lib").items():
@@ -118,7 +118,7 @@ def onnxruntime_session(path: Path, threads: int = 0, optimised: bool = True) ->
 
 @pytest.fixture(scope="session")
 def minilm_reference(minilm_path):
-    """Inputs to embeddings, by ONNX Runtime."""
+    """A function from inputs to embeddings, by ONNX Runtime."""
     session = onnxruntime_session(minilm_path)
     return lambda inputs: session.run(["embedding"], inputs)[0]
 

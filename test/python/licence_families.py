@@ -1,5 +1,5 @@
-"""Spans of licence texts with the family of the licence, from the machine-readable copyright files of Debian's packages, and a
-linear classifier to be better than."""
+"""Spans of licence texts labelled with the licence's family, from the machine-readable copyright files of Debian's packages, and a
+linear classifier as the baseline."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HELD_OUT = 3  # one package of so many
 
 
 def find_family(name: str) -> int | None:
-    """By a short name such as GPL-2+; none for what is more than one licence, or one of another family."""
+    """The family of a short licence name such as GPL-2+; None for combinations of licences and for other families."""
     name = name.lower().strip()
     if re.search(r"\b(and|or|with)\b|[,/]|exception", name):
         return None
@@ -37,7 +37,7 @@ def find_family(name: str) -> int | None:
 
 
 def list_paragraphs() -> list[tuple[bool, int, str]]:
-    """Whether it is of a held-out package, the family, and the text. Of the licences themselves none is held out."""
+    """For each paragraph: whether its package is held out, the family, and the text. Texts of the licences themselves are not held out."""
     found = []
     for path in sorted(LICENCES.iterdir()):
         family = find_family(path.name)
@@ -58,10 +58,10 @@ def list_paragraphs() -> list[tuple[bool, int, str]]:
 
 
 def load_spans() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """To train with and held out: `input_ids`, int64 [samples, SPAN + 2] with the marks of begin and end, and `labels`.
+    """Training and held-out samples: `input_ids`, int64 [samples, SPAN + 2] with begin and end tokens, and `labels`.
 
-    Paragraphs are told apart by their words. One that several families have is left out; one of packages on both sides is on
-    the side that its own hash says. Of equal spans the held-out one is kept."""
+    Paragraphs are identified by their words. Those of several families are left out; those of packages on both sides go to one side by
+    their own hash. Of equal spans only the held-out one is kept."""
     tokenizer = Tokenizer.from_file(str(zoo.minilm_folder() / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -97,8 +97,8 @@ def append_one(x: np.ndarray) -> np.ndarray:
 
 
 def fit_linear(x: np.ndarray, labels: np.ndarray, decay: float, steps: int = 1000) -> np.ndarray:
-    """Weights [features + 1, families] of logistic regression: the mean cross entropy plus half `decay` times the squares of all but
-    the last row, by Nesterov's accelerated gradient (Beck and Teboulle, FISTA, 2009, section 4, with a constant step)."""
+    """Weights [features + 1, families] of logistic regression: minimises the mean cross entropy plus half `decay` times the squares of
+    all rows but the last, by Nesterov's accelerated gradient (Beck and Teboulle, FISTA, 2009, section 4, with a constant step)."""
     x, wanted = append_one(x), np.eye(len(FAMILIES))[labels]
     step = 1 / (np.linalg.eigvalsh(x.T @ x / len(x))[-1] / 2 + decay)  # the softmax's second derivative is at most 1/2
     decays = np.full((x.shape[1], 1), decay)
@@ -120,8 +120,8 @@ def linear_accuracy(weights: np.ndarray, x: np.ndarray, labels: np.ndarray) -> f
 
 
 def probe_accuracy(x: np.ndarray, labels: np.ndarray, held_out: np.ndarray, held_out_labels: np.ndarray) -> float:
-    """Of a linear classifier of features, which are scaled to unit variance; its decay is the best for a fifth of the training set by
-    the rest."""
+    """The held-out accuracy of a linear classifier of features that are scaled to unit variance. Its decay is chosen by training on four
+    fifths of the training set and measuring on the rest."""
     mean, deviation = x.mean(axis=0, dtype=np.float64), x.std(axis=0, dtype=np.float64) + 1e-6
     x, held_out = (x - mean) / deviation, (held_out - mean) / deviation
     order = np.random.default_rng(0).permutation(len(x))

@@ -1,4 +1,4 @@
-"""Licence texts that every Debian has, as training texts: characters of whole files, and a 5-gram model to be better than."""
+"""Licence texts that every Debian system has, as training texts: characters of whole files, and a 5-gram model as the baseline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SYMBOLS = 97  # the printable characters of ASCII, the end of a line, and one fo
 
 
 def common_files() -> dict[str, Path]:
-    """By name: the licences themselves, and the copyright files of packages that are required or important, so on every system."""
+    """By name: the licences themselves, and copyright files of packages of priority required or important, which every system has."""
     command = ["dpkg-query", "--show", "--showformat=${Package} ${Priority} ${db:Status-Status}\n"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     files = {path.name: path for path in sorted(LICENCES.iterdir()) if not path.is_symlink()}
@@ -27,24 +27,24 @@ def common_files() -> dict[str, Path]:
 
 
 def is_held_out(name: str, one_of: int = 8) -> bool:
-    """Decided by the name alone, so that the split is the same on every system."""
+    """Depends on the name only, so that the split is the same on every system."""
     return zlib.crc32(name.encode()) % one_of == 0
 
 
 def flatten(text: str) -> str:
-    """What is compared where paragraphs are searched that occur twice: neither case nor line breaks count."""
+    """The key that identifies equal paragraphs: case and line breaks do not count."""
     return " ".join(text.lower().split())
 
 
 def encode_characters(text: str) -> np.ndarray:
-    """int64 numbers below SYMBOLS."""
+    """The text as int64 numbers below SYMBOLS."""
     codes = np.frombuffer(text.encode("utf-32-le"), np.uint32).astype(np.int64)
     symbols = np.where((codes >= 32) & (codes < 127), codes - 31, 0)
     return np.where(codes == 10, SYMBOLS - 1, symbols)
 
 
 def load_characters() -> tuple[np.ndarray, np.ndarray]:
-    """Symbols to train with, and of held-out files. Each paragraph occurs once; one that both have is in the first alone."""
+    """Symbols of the training files and of the held-out files. Each paragraph occurs once; one in both stays in the training files."""
     files = common_files()
     seen: set[str] = set()
     parts: dict[bool, list[str]] = {False: [], True: []}
@@ -61,22 +61,22 @@ def load_characters() -> tuple[np.ndarray, np.ndarray]:
 
 
 def cut_windows(symbols: np.ndarray, length: int) -> dict[str, np.ndarray]:
-    """Samples one after another: `tokens` and, one further, `labels`, int64 [samples, length]."""
+    """Consecutive samples: `tokens` and, shifted by one symbol, `labels`, int64 [samples, length]."""
     samples = (len(symbols) - 1) // length
     cut = lambda begin: symbols[begin : begin + samples * length].reshape(samples, length)  # noqa: E731
     return {"tokens": cut(0), "labels": cut(1)}
 
 
 def unigram_entropy(symbols: np.ndarray, labels: np.ndarray) -> float:
-    """Nats per label by the frequencies in `symbols`, each counted once more than it occurs."""
+    """Nats per label by the frequencies in `symbols`, with one added to each count."""
     counts = np.bincount(symbols, minlength=SYMBOLS) + 1
     return float(-np.log(counts[labels] / counts.sum()).mean())
 
 
 class NGrams:
-    """Counts of a text for interpolated Kneser-Ney smoothing (Chen and Goodman, An empirical study of smoothing techniques for
-    language modeling, 1999, section 2.7): the longest n-grams by how often they occur, shorter ones by how many symbols they
-    follow."""
+    """Counts of a text for interpolated Kneser-Ney smoothing (Chen and Goodman, An empirical study of smoothing techniques for language
+    modeling, 1999, section 2.7): the longest n-grams by how often they occur, shorter ones by the number of different symbols before
+    them."""
 
     def __init__(self, text: np.ndarray, order: int):
         self.order = order
@@ -94,8 +94,8 @@ class NGrams:
         return sum(text[i : len(text) - n + 1 + i] * 128 ** (n - 1 - i) for i in range(n))
 
     def look_up(self, text: np.ndarray) -> list[tuple]:
-        """For each order, and each symbol of the text from number `order` - 1 on: its count behind its context, the context's count,
-        and how many symbols follow the context."""
+        """For each order, and each symbol of the text from index `order` - 1 on: its count after its context, the context's count, and
+        the number of different symbols after the context."""
         found = []
         for n, tables in enumerate(self.tables, 1):
             grams = self.pack(text, n)[self.order - n :]
@@ -108,7 +108,7 @@ class NGrams:
 
 
 def smooth(found: list[tuple], discounts: list[float]) -> np.ndarray:
-    """Each symbol's probability behind what is before it."""
+    """Each symbol's probability given its context."""
     share = 1 / SYMBOLS
     for (counts, totals, followers), discount in zip(found, discounts, strict=True):
         mixed = (np.maximum(counts - discount, 0) + discount * followers * share) / np.maximum(totals, 1)
@@ -117,7 +117,7 @@ def smooth(found: list[tuple], discounts: list[float]) -> np.ndarray:
 
 
 def choose_discounts(text: np.ndarray, order: int) -> list[float]:
-    """Those that are best for the last tenth of `text` by the counts of the rest."""
+    """The discounts that are best for the last tenth of `text` with the counts of the rest."""
     begin = len(text) * 9 // 10
     found = NGrams(text[:begin], order).look_up(text[begin:])
     discounts = [0.5] * order
@@ -129,5 +129,5 @@ def choose_discounts(text: np.ndarray, order: int) -> list[float]:
 
 
 def ngram_entropy(text: np.ndarray, held_out: np.ndarray, order: int = 5) -> float:
-    """Nats per symbol of `held_out`, but for the first `order` - 1 ones."""
+    """Nats per symbol of `held_out`, except for the first `order` - 1 symbols."""
     return float(-np.log(smooth(NGrams(text, order).look_up(held_out), choose_discounts(text, order))).mean())

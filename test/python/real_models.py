@@ -1,4 +1,4 @@
-"""Trained models that packages ship, and real inputs for them. Packages are only looked into, never imported."""
+"""Trained models that packages ship, and real inputs for them. Files are read from the packages, which are never imported."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def package_file(package: str, path: str) -> Path:
 
 
 def draw(sentence: str, height: int, width: int) -> np.ndarray:
-    """Black text on white as bytes [height, width, 3]."""
+    """A sentence in black on white, as bytes [height, width, 3]."""
     picture = Image.new("RGB", (width, height), "white")
     font = ImageFont.load_default(size=height * 0.6)
     ImageDraw.Draw(picture).text((8, height * 0.12), sentence, fill="black", font=font)
@@ -59,7 +59,7 @@ def detector_inputs() -> dict[str, np.ndarray]:
 
 
 def detector_finds_lines(outputs: list[np.ndarray]) -> None:
-    """The map of text is high inside the line, low above and below, on every page."""
+    """The text map must be high inside the line and low above and below it, on every page."""
     score = outputs[0][:, 0]
     assert (score[:, 26:38, 10:150].max(axis=(1, 2)) > 0.5).all()
     assert (score[:, :12].max(axis=(1, 2)) < 0.3).all() and (score[:, 54:].max(axis=(1, 2)) < 0.3).all()
@@ -79,7 +79,7 @@ def recogniser_reads(outputs: list[np.ndarray]) -> None:
 
 
 def file_inputs() -> dict[str, np.ndarray]:
-    """The first and last 1024 bytes of the repository's own files, as magika takes them."""
+    """The first and last 1024 bytes of this repository's own files, as magika expects them."""
     rows = []
     for name in FILES:
         data = (ROOT / name).read_bytes()
@@ -95,7 +95,7 @@ def files_are_recognised(outputs: list[np.ndarray]) -> None:
 
 
 def notes_inputs() -> dict[str, np.ndarray]:
-    """Two seconds of a decaying tone with harmonics at 22050 Hz: A4, C5, E5 and A3."""
+    """Two seconds of decaying tones with harmonics at 22050 Hz: A4, C5, E5 and A3."""
     time = np.arange(43844) / 22050
     waves = []
     for frequency in (440.0, 523.25, 659.26, 220.0):
@@ -104,12 +104,12 @@ def notes_inputs() -> dict[str, np.ndarray]:
 
 
 def notes_are_heard(outputs: list[np.ndarray]) -> None:
-    notes = next(o for o in outputs if o.shape[-1] == 88)  # either of the two: onsets, or notes that sound
+    notes = next(o for o in outputs if o.shape[-1] == 88)  # onsets or sounding notes
     assert list(notes.max(axis=1).argmax(-1) + 21) == [69, 72, 76, 57]
 
 
 def speech_inputs() -> dict[str, np.ndarray]:
-    """Half a second at 16 kHz in windows of 576: buzzing with two formants that come and go."""
+    """Half a second at 16 kHz in windows of 576 samples: a buzz with two formants, switched on and off."""
     time = np.arange(16 * 512 + 64) / 16000
     buzz = np.sign(np.sin(2 * np.pi * 120 * time)) * (np.sin(2 * np.pi * 700 * time) + np.sin(2 * np.pi * 1220 * time))
     sound = (0.1 * buzz * (np.sin(2 * np.pi * 3 * time) > 0)).astype(np.float32)
@@ -124,7 +124,7 @@ def probabilities(outputs: list[np.ndarray]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class RealModel:
-    """`check` says whether outputs make sense, beyond being equal to a reference."""
+    """`check` asserts that outputs make sense, in addition to the comparison with a reference."""
 
     package: str
     file: str

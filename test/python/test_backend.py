@@ -1,4 +1,4 @@
-"""gridloom.backend as ONNX's interface has it."""
+"""gridloom.backend follows ONNX's backend interface."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def value(name, shape, kind=TensorProto.FLOAT):
 
 @pytest.fixture
 def reshape() -> onnx.ModelProto:
-    """x reshaped to the sum of two inputs."""
+    """x, reshaped to the sum of two inputs."""
     nodes = [helper.make_node("Add", ["a", "b"], ["shape"]), helper.make_node("Reshape", ["x", "shape"], ["y"])]
     inputs = [value("x", ["n"]), value("a", [2], TensorProto.INT64), value("b", [2], TensorProto.INT64)]
     return make(nodes, inputs, [value("y", ["rows", "columns"])])
@@ -89,7 +89,7 @@ def test_wrong_calls_are_refused(reshape):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_onnx_own_runner():
-    """The way onnx.backend.test runs a backend: module-level functions, unittest cases."""
+    """Runs a backend as onnx.backend.test does: module-level functions, unittest cases."""
     runner = onnx.backend.test.BackendTest(backend, __name__)
     runner.include(r"^test_(add|softmax_axis_1|reshape_negative_dim|matmul_3d)_cpu$")
     suite = unittest.TestSuite(

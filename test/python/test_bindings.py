@@ -24,7 +24,7 @@ from gridloom import zoo
 
 @pytest.fixture(scope="module")
 def mlp(tools, tmp_path_factory):
-    """A perceptron on a 2x2 mesh, for batches of 4 and 8; its model; and ONNX Runtime's results."""
+    """A plan of a perceptron on a 2x2 mesh for batches of 4 and 8; its model; and ONNX Runtime's results."""
     folder = tmp_path_factory.mktemp("mlp")
     model = zoo.save(zoo.mlp([16, 64, 8], zoo.Random(0, scale=0.2)), folder / "mlp.onnx")
     plan = gridloom.compile(model, mesh={"data": 2, "model": 2}, dims={"batch": (4, 8)}, tools=tools.folder)
@@ -89,7 +89,7 @@ def test_run_async_returns_while_a_run_is_in_progress(mlp, session):
     def submit():
         futures.extend(session.run_async({"x": x}) for _ in range(2))
 
-    with session._lock:  # as a run holds it
+    with session._lock:  # like a run in progress
         thread = threading.Thread(target=submit)
         thread.start()
         thread.join(timeout=30)
@@ -99,7 +99,7 @@ def test_run_async_returns_while_a_run_is_in_progress(mlp, session):
 
 
 def test_a_forked_process_is_refused(session):
-    """Its parent's ranks are threads that it lacks."""
+    """The parent's ranks are threads, which the child does not have."""
     session.run({"x": rows(4)})
     read, write = os.pipe()
     if (child := os.fork()) == 0:
@@ -118,7 +118,7 @@ def test_a_forked_process_is_refused(session):
     assert session.run({"x": rows(4)})["y"].shape == (4, 8)
 
 
-# Ranks of their own
+# Ranks as separate processes
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ def load(path=sys.argv[1], **options):
 
 
 def start_ranks(plan, script: str, size: int = 2, only: int | None = None, local: int = 0) -> list[subprocess.Popen]:
-    """The ranks, or one of them, `local` to a machine."""
+    """Starts all ranks, or rank `only`, as torchrun would with `local` ranks per machine."""
     local = local or size
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -161,7 +161,7 @@ def start_ranks(plan, script: str, size: int = 2, only: int | None = None, local
 
 
 def finish(processes, timeout=50) -> list[tuple[int, str]]:
-    """Codes, and what was said. The deadline of the ranks is longer: nobody may wait for it."""
+    """Exit codes and output. The ranks' own deadline is longer, so a test fails here if a rank waits for it."""
     results = [process.communicate(timeout=timeout) for process in processes]
     return [(process.returncode, out + err) for process, (out, err) in zip(processes, results, strict=True)]
 
@@ -198,7 +198,7 @@ def test_a_waiting_run_sees_an_interrupt(pair):
     assert ranks[0].stdout.readline() == "ready\n"
     time.sleep(1)
     ranks[0].send_signal(signal.SIGINT)
-    _, err = ranks[0].communicate(timeout=30)  # below the deadline of the ranks
+    _, err = ranks[0].communicate(timeout=30)  # less than the ranks' deadline
     ranks[1].kill()
     ranks[1].communicate()
     assert "KeyboardInterrupt" in err, err
@@ -206,7 +206,7 @@ def test_a_waiting_run_sees_an_interrupt(pair):
 
 @pytest.mark.parametrize("mesh", [[], ["--mesh", "data=2"]])
 def test_a_loop_without_an_end_sees_an_interrupt(tools, tmp_path, mesh):
-    """Ranks that communicate nothing hear of it too."""
+    """Also ranks that do not communicate must be interruptible."""
     scalar = lambda name, kind: helper.make_tensor_value_info(name, kind, [])  # noqa: E731
     vector = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [4])  # noqa: E731
     body = helper.make_graph(
@@ -242,7 +242,7 @@ def test_a_loop_without_an_end_sees_an_interrupt(tools, tmp_path, mesh):
 @pytest.mark.parametrize("local", [2, 1], ids=["one machine", "two machines"])
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_waiting_load_sees_an_interrupt(pair, rank, local):
-    """The other rank does not come; the deadline is a minute."""
+    """The other rank never comes, and the deadline is a minute."""
     script = """
     print("ready", flush=True)
     load()
@@ -256,7 +256,7 @@ def test_a_waiting_load_sees_an_interrupt(pair, rank, local):
 
 
 def test_an_interrupted_load_leaves_nothing(tools, tmp_path):
-    weights = np.ones((2048, 3000), np.float32)  # what it takes a while to read
+    weights = np.ones((2048, 3000), np.float32)  # large enough that reading takes a while
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, size]) for name, size in (("x", 2048), ("y", 3000))]
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
     graph = helper.make_graph([node], "wide", values[:1], values[1:], [numpy_helper.from_array(weights, "w")])
@@ -268,7 +268,7 @@ def test_an_interrupted_load_leaves_nothing(tools, tmp_path):
     before = signal.signal(signal.SIGALRM, interrupt)
     threads, hits = len(os.listdir("/proc/self/task")), 0
     try:
-        for delay in (0.001, 0.003, 0.01, 0.03, 0.1):  # one of them comes while a machine of any speed loads
+        for delay in (0.001, 0.003, 0.01, 0.03, 0.1):  # on a machine of any speed one of them interrupts the load
             try:
                 signal.setitimer(signal.ITIMER_REAL, delay)
                 gridloom.load(tmp_path / "m.plan").close()
@@ -336,7 +336,7 @@ def test_update_weights_equals_a_fresh_compile(tools, mlp, session, tmp_path):
 
 
 def test_weights_of_convolutions_are_updated_again_and_again(tools, tmp_path):
-    """Two updates without a run between: new weights may lie where those before the last lay."""
+    """Two updates without a run between them: new weights may have the address of those two updates ago."""
     paths, x = [], np.random.default_rng(0).standard_normal((2, 3, 16, 16), dtype=np.float32)
     value = helper.make_tensor_value_info
     for seed in range(3):
@@ -379,7 +379,7 @@ def test_wrong_inputs_are_refused_by_name(session, inputs, words):
         session.run(inputs)
     for word in words:
         assert word in str(caught.value)
-    # A refusal is no failure: the session still runs.
+    # A refused input does not fail the session.
     assert session.run({"x": rows(4)})["y"].shape == (4, 8)
 
 

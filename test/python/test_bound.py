@@ -1,4 +1,4 @@
-"""What no plan goes below: never above the sum of any plan that the planner weighs, and how far from it the chosen one can be."""
+"""The lower bound of all plans: it must not exceed the sum of any plan that the planner weighs, and be close to the chosen one's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def bind(model, **sizes) -> list[str]:
 
 
 def plan(tools, model, *options, **sizes) -> dict:
-    # Extrapolated sums are not those of plans.
+    # Extrapolated sums may differ from those of whole plans.
     return json.loads(tools.call("plan", model, *bind(model, **sizes), *options, "--weigh-all", "--json").stdout)
 
 
@@ -56,7 +56,7 @@ def test_no_candidate_is_below_the_bound(tools, tmp_path, name, cluster):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_no_candidate_of_a_random_model_is_below_the_bound(tools, tmp_path, seed):
-    """Dense layers of sizes that divide and that do not, of so many rows that stages may be worth it."""
+    """Dense layers with sizes that divide and that do not, and batches for which stages may pay off."""
     draw = random.Random(seed)
     sizes = [draw.choice([5, 12, 64, 96, 250, 512, 1024]) for _ in range(draw.randint(3, 6))]
     model = zoo.save(zoo.mlp(sizes, zoo.Random(seed)), tmp_path / "mlp.onnx")
@@ -66,7 +66,7 @@ def test_no_candidate_of_a_random_model_is_below_the_bound(tools, tmp_path, seed
 
 @pytest.mark.parametrize("pin", ["layer.0.weight=[{},{x}]", "layer.0.weight=[{y},{}]", "layer.1.weight=[{x},{}]", "x=[{x},{}]", "layer.*.weight=stored[{x},{}]"])
 def test_pins_are_not_taken_for_those_of_another_mesh(tools, tmp_path, pin):
-    """The bound's own meshes have axes of the same names and other sizes."""
+    """The bound's own meshes have axes of the same names but other sizes."""
     model = zoo.save(zoo.mlp([1024, 4096, 1024], zoo.Random(0)), tmp_path / "mlp.onnx")
     found = plan(tools, model, "--mesh", "x=4,y=2", "--shard", pin, "--certify", batch=512)
     check(found)
@@ -97,7 +97,7 @@ def test_certification_ends_with_the_time_to_plan(tools, tmp_path):
 
 
 def test_a_batch_of_any_size_is_bounded(tools, tmp_path):
-    """Where starting an operation takes no time, no number of micro-batches is too many to look at."""
+    """If launches are free, the number of micro-batches is not limited by their cost, so the bound must not try them all."""
     kind = {"name": "free", "memory_bytes_per_second": 1e12, "launch_seconds": 0, "collective_launch_seconds": 0, "flops_per_second": {"contraction": {"f32": 1e13}, "other": {"f32": 1e12}}}
     cluster = {
         "device_kinds": [kind],

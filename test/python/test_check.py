@@ -36,7 +36,7 @@ def test_ort_says_what_is_missing(tools, minilm_plan):
 
 
 def test_ort_is_found_without_settings(tools, minilm_plan, tmp_path, monkeypatch):
-    """The Python that the build made has it, whatever `python3` is on PATH."""
+    """It is found in the build's own Python, whatever `python3` is on PATH."""
     (tmp_path / "python3").write_text("#!/bin/sh\nexit 9\n")
     (tmp_path / "python3").chmod(0o755)
     monkeypatch.delenv("GRIDLOOM_PYTHON", raising=False)
@@ -45,7 +45,7 @@ def test_ort_is_found_without_settings(tools, minilm_plan, tmp_path, monkeypatch
 
 
 def test_ort_is_given_the_states(tools, tmp_path):
-    """A plan keeps its caches; the model takes them as inputs, zeros in a new session."""
+    """A plan keeps its caches; the model gets them as inputs, zero in a new session."""
     sizes = {"layers": 1, "hidden": 32, "heads": 4, "vocabulary": 29, "positions": 32}
     model = zoo.save(zoo.gpt2(zoo.Gpt2Config(cache="static", **sizes), zoo.Random(1)), tmp_path / "m.onnx")
     state = ["--state", "past_*=present_*", "--mesh", "model=2"]
@@ -56,7 +56,7 @@ def test_ort_is_given_the_states(tools, tmp_path):
 
 
 def test_made_up_inputs_are_those_of_run(tools, tmp_path):
-    """One grammar and one generator: `run` and `check` take the same words."""
+    """`run` and `check` share the grammar and the generator of --input."""
     model = zoo.save(zoo.mlp((16, 32, 8), zoo.Random(0)), tmp_path / "mlp.onnx")
     tools.compile(model, tmp_path / "mlp.plan", "--dim", "batch=4")
     for value in ("randn", "normal(0,2)", "uniform(-1,1)", "randint(0,9)", "ones", "zeros", "0.5"):
@@ -70,7 +70,7 @@ def test_made_up_inputs_are_those_of_run(tools, tmp_path):
 
 
 def test_elements_that_are_no_numbers_are_counted(tools, tmp_path):
-    """NaN agrees with NaN, which says little: the line says of how many elements."""
+    """NaN equals NaN, which proves little: the line says for how many elements."""
     values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, 3]) for name in "xy"]
     graph = onnx.helper.make_graph([onnx.helper.make_node("Log", ["x"], ["y"])], "log", values[:1], values[1:])
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
@@ -90,7 +90,7 @@ def test_oracles_need_a_plan(tools, minilm_plan):
 
 @pytest.mark.parametrize("exact", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_bisect_finds_a_planted_fault(tools, minilm_plan, tmp_path, exact):
-    """One all_reduce of the split program takes the maximum: its node is named, in one command."""
+    """One all_reduce of the split program is changed to a maximum: one command must name its node."""
     plan = tmp_path / "faulty.plan"
     shutil.copytree(minilm_plan, plan)
     program = plan / "ir" / "07-fuse.mlir"
@@ -106,12 +106,12 @@ def test_bisect_finds_a_planted_fault(tools, minilm_plan, tmp_path, exact):
     assert result.returncode == 1
     found = re.findall(r"node '([^']+)' \(.*\) is the first that differs", result.stdout)
     assert len(found) == 1 + exact
-    # Layer by layer: the embeddings' table, then attention and MLP of each layer.
+    # In order: the embeddings' table, then attention and MLP of each layer.
     assert set(found) == {"/encoder/layer.3/attention/output/dense/MatMul"}
 
 
 def test_fault_below_the_programs_is_told(tools, tmp_path):
-    """The plan runs other weights than the model's: the programs agree, what runs does not."""
+    """The plan runs another kernel library than its programs describe: the programs agree, but the run does not."""
     model = tmp_path / "mlp.onnx"
     onnx.save(zoo.mlp((16, 32, 8), zoo.Random(0)), model)
     plan = tmp_path / "mlp.plan"

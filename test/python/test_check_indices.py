@@ -1,4 +1,4 @@
-"""Indices that are out of range: refused where asked, as ONNX Runtime refuses them."""
+"""Out-of-range indices: refused with --check-indices, as ONNX Runtime refuses them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_sizes_beyond_the_table_warn(tools, plans, tmp_path):
 
 
 def test_what_no_lookup_reads_may_be_anything(tools, tmp_path):
-    """A column that is not looked up, and columns each of which counts from an offset of its own."""
+    """A column that no lookup reads, and columns with an offset each."""
     from onnx import TensorProto, helper, numpy_helper
 
     arrays = {

@@ -1,4 +1,4 @@
-"""gridloom checkpoint: what a training run saved is shown, checked, and exported as models that ONNX Runtime runs."""
+"""gridloom checkpoint: inspecting what a training run saved, and exporting it as models that ONNX Runtime runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPELLED = {"float32": "F32", "float64": "F64", "float16": "F16", "int64": "I64"}
 
 
 def write_safetensors(states: dict[str, np.ndarray]) -> bytes:
-    """The format as its specification has it, without the program under test."""
+    """Written from the format's specification, without the program under test."""
     header, data = {}, b""
     for name, array in states.items():
         end = len(data) + array.nbytes
@@ -54,7 +54,7 @@ WEIGHTS = {"layers.0/w": (16, 32), "b": (32,), "v": (32, 8)}
 
 
 def make_model(path, edit=lambda model: None):
-    """y = relu(x @ layers.0/w + b) @ v * scale + offset: `v` is of a Constant node, `scale` and `offset` are not trained."""
+    """y = relu(x @ layers.0/w + b) @ v * scale + offset: `v` comes from a Constant node; `scale` and `offset` are not trained."""
     random = np.random.default_rng(0)
     arrays = {name: random.standard_normal(shape, dtype=np.float32) for name, shape in WEIGHTS.items()}
     initializers = [numpy_helper.from_array(arrays[name], name) for name in ("layers.0/w", "b")]
@@ -156,7 +156,7 @@ def test_exported_models_compute_with_the_trained_weights(tools, tmp_path):
     assert "with 3 trained weights" in result.stdout
     (y,) = onnxruntime_session(tmp_path / "t.onnx").run(None, {"x": ROWS})
     np.testing.assert_allclose(y, expected(states, ROWS, model), rtol=1e-5, atol=1e-5)
-    # Nothing else differs, to the byte: with the old values back it is the old file.
+    # Nothing else differs: with the old values put back, it is the old file byte for byte.
     before, after = model.read_bytes(), (tmp_path / "t.onnx").read_bytes()
     for name in WEIGHTS:
         after = after.replace(states[name].tobytes(), initial_values(model)[name])
@@ -170,14 +170,14 @@ def initial_values(model) -> dict[str, bytes]:
 
 
 def as_initializers(model):
-    """No weight is the output of a Constant node, which a plan may have folded."""
+    """Turns the Constant node, which a plan may have folded, into an initializer."""
     constant = model.graph.node.pop(0)
     model.graph.initializer.append(constant.attribute[0].t)
     model.graph.initializer[-1].name = "v"
 
 
 def as_float_data(model):
-    """float_data as protobuf packs it, where raw_data was."""
+    """Stores raw_data as packed float_data instead."""
     for tensor in model.graph.initializer:
         values = np.frombuffer(tensor.raw_data, np.float32)
         tensor.ClearField("raw_data")
@@ -193,13 +193,13 @@ def test_typed_data_becomes_raw(tools, tmp_path):
     loaded = onnx.load(tmp_path / "t.onnx")
     onnx.checker.check_model(loaded, full_check=True)
     kinds = {tensor.name: (len(tensor.float_data), len(tensor.raw_data)) for tensor in loaded.graph.initializer}
-    assert kinds["b"] == (0, 128) and kinds["scale"] == (8, 0)  # what was not trained stays as it was
+    assert kinds["b"] == (0, 128) and kinds["scale"] == (8, 0)  # untrained weights are unchanged
     (y,) = onnxruntime_session(tmp_path / "t.onnx").run(None, {"x": ROWS})
     np.testing.assert_allclose(y, expected(states, ROWS, model), rtol=1e-5, atol=1e-5)
 
 
 def test_narrow_weights_in_varints(tools, tmp_path):
-    """f16 in int32_data takes other bytes for other values."""
+    """f16 values in int32_data are varints, whose length depends on the value."""
     half = helper.make_tensor("w", TensorProto.FLOAT16, [4], [1.0, 2.0, 0.5, -1.0])
     assert half.int32_data
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, [4]) for name in ("x", "y")]
@@ -213,7 +213,7 @@ def test_narrow_weights_in_varints(tools, tmp_path):
 
 
 def with_subgraph(model):
-    """The output passes an If whose branches have a constant each; the values of one lie outside."""
+    """Passes the output through an If with a constant in each branch; one constant's values are external."""
     def branch(name: str, value: float):
         constant = helper.make_node("Constant", [], [f"{name}_k"], value=numpy_helper.from_array(np.full(8, value, np.float32), "k"))
         add = helper.make_node("Add", ["before", f"{name}_k"], [f"{name}_y"])
@@ -240,7 +240,7 @@ def test_external_data_gets_a_file_of_its_own(tools, tmp_path, edit):
     for output in (tmp_path / "t.onnx", model.parent / "t.onnx"):
         result = tools.call("checkpoint", "export", tmp_path / "c", "--model", model, "-o", output)
         assert f"{output}.data: " in result.stdout
-        # ONNX Runtime's optimizer looks for the data of subgraphs in another folder.
+        # ONNX Runtime's optimizer looks for subgraphs' external data in the wrong folder.
         (y,) = onnxruntime_session(output, optimised=False).run(None, {"x": ROWS})
         np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-5)
         assert {tensor.name for tensor in onnx.load(output).graph.initializer} == {tensor.name for tensor in loaded.graph.initializer}
@@ -248,7 +248,7 @@ def test_external_data_gets_a_file_of_its_own(tools, tmp_path, edit):
 
 
 def test_values_that_tensors_share_stay_shared(tools, tmp_path):
-    """Nine tensors of the same kilobyte, two of them in subgraphs, are one kilobyte in the export."""
+    """Nine tensors, two of them in subgraphs, share one kilobyte, also in the export."""
     shared = np.arange(256, dtype=np.float32)
 
     def external(name: str, bytes: int | None = shared.nbytes, offset: int = 0):
@@ -286,7 +286,7 @@ def test_values_that_tensors_share_stay_shared(tools, tmp_path):
 
 
 def test_no_file_of_the_model_is_replaced(tools, tmp_path):
-    """Not even with --force, by another name, or where all of it is trained: what was exported first is the only model left."""
+    """Also with --force, by another name, or if all weights are trained: after the first export the file may be the only model left."""
     model = make_model(tmp_path / "m.onnx", as_initializers)
     proto = onnx.load(model)
     convert_model_to_external_data(proto, location="t.onnx.data", size_threshold=0)
@@ -307,7 +307,7 @@ def test_no_file_of_the_model_is_replaced(tools, tmp_path):
 
 @pytest.mark.parametrize("name", ["states.safetensors", "manifest.safetensors", "link.safetensors", "new.onnx"])
 def test_a_checkpoint_is_not_written_into(tools, tmp_path, name):
-    """Not its own folder, nor another one of the run, not by a link either."""
+    """Neither into its own folder, nor into another checkpoint of the run, nor through a link."""
     model = make_model(tmp_path / "m.onnx")
     for step in (1, 2):
         write_checkpoint(tmp_path / "run" / f"step-{step:010d}", trained(step))
@@ -334,7 +334,7 @@ def test_exported_safetensors_are_the_parameters(tools, tmp_path):
 
 
 def test_run_takes_what_was_exported(tools, tmp_path):
-    """With --plan it has the weights that were not trained too; a checkpoint serves where all were."""
+    """With --plan the export has untrained weights, too; if all are trained, the checkpoint itself will do."""
     model = make_model(tmp_path / "m.onnx", as_initializers)
     tools.compile(model, tmp_path / "m.plan", "--dim", "batch=4", "--mesh", "model=2")
     states = trained()
@@ -440,7 +440,7 @@ def test_names_with_control_characters(tools, tmp_path):
 
 
 def test_mutated_models(tools, tmp_path):
-    """A model with bytes flipped, taken out or put in is exported or refused in one line."""
+    """A model with flipped, removed or inserted bytes is exported or refused in one line."""
     model = make_model(tmp_path / "m.onnx", with_subgraph)
     write_checkpoint(tmp_path / "c", trained())
     whole, random, codes = model.read_bytes(), np.random.default_rng(3), []
@@ -462,7 +462,7 @@ def test_mutated_models(tools, tmp_path):
 
 
 def test_hostile_models(tools, tmp_path):
-    """Every cut of a model, and paths that lead out of its folder, are refused in one line; nothing is written."""
+    """Every truncated model, and paths that lead out of its folder, are refused in one line; nothing is written."""
     (tmp_path / "in").mkdir()
     model = make_model(tmp_path / "in" / "m.onnx")
     write_checkpoint(tmp_path / "c", trained())

@@ -1,4 +1,4 @@
-"""Clusters: presets and files, what they change, and what is refused."""
+"""Clusters: presets and files, their effects, and what is refused."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def slowest_us(report, kind="all_reduce") -> float:
 
 
 def test_an_axis_that_crosses_hosts_has_the_network(tools, mlp, tmp_path):
-    """Eight GPUs a host: `model` is inside where it is minor, and across where its stride is 8."""
+    """Eight GPUs per host: `model` stays inside a host if it is the minor axis, and crosses hosts if its stride is 8."""
     options = ["--cluster", "HGX-H100x2", "--target", "cuda:sm_90", "--strategy", "dp+tp"]
     inside = report_of(tools, mlp, tmp_path / "a.plan", *options, "--mesh", "data=8,model=2")
     across = report_of(tools, mlp, tmp_path / "b.plan", *options, "--mesh", "model=2,data=8")
     assert inside["machine"] == "H100-80GB" and inside["cluster"] == "HGX-H100x2"
     assert {c["bytes"] for c in inside["collectives"]} == {c["bytes"] for c in across["collectives"]}
-    # The start, one exchange, and a message that is short: 7 + 2 us, and 7 + 14.
+    # Launch, one exchange, and a short message: 7 + 2 us inside, 7 + 14 across.
     assert slowest_us(inside) == pytest.approx(9, rel=0.05)
     assert slowest_us(across) == pytest.approx(21, rel=0.05)
 
@@ -80,13 +80,13 @@ def test_devices_are_short_for_hosts(tools, mlp, tmp_path):
 
 
 def test_files_say_what_costs_are(tools, mlp, tmp_path, write):
-    """Links of half the bandwidth and no latency: times follow."""
+    """Times follow a link's bandwidth and latency."""
     times = []
     for latency, bandwidth in [(0, 4e6), (0, 2e6), (1e-3, 4e6)]:
         link = PAIR["links"][0] | {"latency_seconds": latency, "bytes_per_second": bandwidth}
         report = report_of(tools, mlp, tmp_path / "m.plan", "--cluster", write(PAIR | {"links": [link]}), "--mesh", "model=2", "--force")
         times.append(slowest_us(report))
-    start = 40  # of collectives on CPUs
+    start = 40  # launch of a collective on CPUs
     assert times[1] - start == pytest.approx(2 * (times[0] - start))
     assert times[2] - times[0] == pytest.approx(2e3)  # one exchange over two links
 
@@ -94,11 +94,11 @@ def test_files_say_what_costs_are(tools, mlp, tmp_path, write):
 def test_doctor_finds_sizes_for_a_cluster(tools, mlp):
     printed = tools.call("doctor", mlp, "--cluster", "DGX-A100", "--target", "cuda:sm_80").stdout
     assert "can be compiled: gridloom compile" in printed and "--cluster DGX-A100" in printed
-    assert "batch=8" in printed  # a row for each
+    assert "batch=8" in printed  # one sample per device
 
 
 def test_too_little_memory_for_a_preset(tools, mlp, tmp_path):
-    """The change that fits is one of hosts."""
+    """The suggested change is a number of hosts."""
     options = ["--cluster", "DGX-A100", "--target", "cuda:sm_80", "--memory-limit", "10KiB"]
     line = refused(tools, mlp, tmp_path, *options)
     assert re.search(r"the smallest change that fits is --(cluster DGX-A100x\d+|dim)", line), line
@@ -162,7 +162,7 @@ def test_a_hundred_thousand_devices(tools, mlp, tmp_path, write):
     begin = time.monotonic()
     options = ["--mesh", "data=8,model=2", "--target", "cuda:sm_90", "--stop-after", "shard", "--dump-ir", tmp_path / "ir"]
     tools.compile(mlp, tmp_path / "m.plan", "--dim", "batch=16", "--cluster", path, *options)
-    assert time.monotonic() - begin < 30  # minutes, were it quadratic
+    assert time.monotonic() - begin < 30  # quadratic time would be minutes
     (shard,) = (tmp_path / "ir").glob("*-shard.mlir")
     assert len(re.findall("block = ", shard.read_text())) == 2 and shard.stat().st_size < 100_000
 
@@ -173,7 +173,7 @@ def test_options_that_exclude_each_other(tools, mlp, tmp_path):
 
 
 def test_a_dump_goes_on_as_the_whole_compilation(tools, mlp, tmp_path):
-    """Phases behind the shard phase read the cluster in the program, not the options."""
+    """Phases after the shard phase read the cluster from the program, not from options."""
     options = ["--target", "cuda:sm_90", "-q"]
     whole = tmp_path / "whole"
     tools.compile(mlp, tmp_path / "m.plan", "--dim", "batch=16", "--mesh", "data=2,model=8", "--cluster", "HGX-H100x2",
@@ -203,7 +203,7 @@ def test_a_dump_with_another_cluster(tools, mlp, tmp_path):
 
 
 def product(path):
-    """y = x w, where x and w are split over one axis in ways that do not go together."""
+    """y = x w, with x and w split over one axis in incompatible ways."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [64, 1536])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [64, 9])
     w = helper.make_tensor("w", TensorProto.FLOAT, [1536, 9], np.ones([1536, 9], np.float32).tobytes(), raw=True)
@@ -213,7 +213,7 @@ def product(path):
 
 
 def test_what_is_cheaper_depends_on_the_target(tools, tmp_path):
-    """For CPUs to gather x takes longest, for GPUs the third exchange of a sum of three."""
+    """On CPUs gathering x takes longest; on GPUs the third exchange of an all_reduce over three devices would."""
     model = product(tmp_path / "product.onnx")
     made = {}
     for target in ("cpu", "cuda:sm_90"):

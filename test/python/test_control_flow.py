@@ -1,4 +1,4 @@
-"""Loops and branches on real ranks, against ONNX Runtime and ONNX's own node tests."""
+"""Loops and branches on real ranks, compared with ONNX Runtime and ONNX's own node tests."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ MESHES = [("", None), ("model=2", "tp"), ("data=2", "dp"), ("data=2,model=2", "d
 
 @pytest.fixture(scope="module")
 def mlp_loop(tmp_path_factory):
-    """A network applied until its largest value passes a limit, or often enough: both are inputs."""
+    """A network repeated until its largest value passes a limit, at most `trips` times: both are inputs."""
     body = helper.make_graph(
         [
             node("MatMul", "x_in w0", "up"),
@@ -106,7 +106,7 @@ def test_a_loop_with_a_collective(mlp_loop, mesh, strategy):
 
 
 def swapping_loop(path):
-    """What is carried changes places, one value passes through, and a result is stacked in every iteration."""
+    """Two carried values are swapped, one is passed through, and a result is stacked in each iteration."""
     body = helper.make_graph(
         [
             node("Identity", "c", "go"),
@@ -138,7 +138,7 @@ def test_carried_values_change_places(tmp_path, mesh, unroll):
 
 
 def nested_loop(path):
-    """A loop in a loop that reads values of both graphs around it, and a branch in the inner one."""
+    """A loop in a loop that reads values of both outer graphs, and a branch in the inner one."""
     inner = helper.make_graph(
         [
             node("Identity", "c2", "go2"),
@@ -204,7 +204,7 @@ def test_a_branch_with_a_collective(tmp_path, mesh, strategy):
 
 
 def test_a_split_state_stays_split(tmp_path):
-    """A state that starts as zeros takes on the split of what is added to it: no collective in the loop."""
+    """A zero initial state takes the sharding of the values added to it: no collective in the loop."""
     body = helper.make_graph(
         [node("Add", "s x_t", "s_out"), node("Tanh", "s_out", "y_t")],
         "body",
@@ -226,7 +226,7 @@ def test_a_split_state_stays_split(tmp_path):
 
 
 def check_on_fake_gpus(tools, fake_gpus, path, cases, folder, options):
-    """Compiles once and runs every case in a process of its own, on fake GPUs that complain there."""
+    """Compiles once and runs every case in its own process, on fake GPUs that report errors there."""
     plan = folder / "cuda.plan"
     tools.compile(path, plan, "--target", "cuda:sm_90", "--unroll", 0, *options)
     fake_gpus(4, 1)
@@ -302,7 +302,7 @@ def test_there_are_enough():
 
 @pytest.mark.parametrize("number", range(0, len(NODES), 3), ids=lambda number: NODES[number])
 def test_node(number, tmp_path):
-    """As loops, some on 1, 2 or 4 ranks; all on each with --full. The suite has them unrolled."""
+    """With loops kept: some tests on 1, 2 or 4 ranks, all of them with --full. The suite unrolls them."""
     run_node_test(NODES[number], (1, 2, 4)[number // 3 % 3], 0, tmp_path)
 
 

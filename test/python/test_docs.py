@@ -1,4 +1,4 @@
-"""What the documentation shows can be pasted."""
+"""Examples in the documentation work when pasted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_example_in_c(tools, minilm_path, tmp_path):
 
 
 def test_the_readme_trains(tools, tmp_path):
-    """README.md is short, and its example of training gives the losses that it shows."""
+    """README.md is short, and its training example prints the losses that it shows."""
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 100
     example = re.search(r"\n\n((?:    .*\n)*    \$ gridloom train .*\n(?:    .*\n)*)", text)[1]
@@ -58,10 +58,10 @@ def examples(dialect: str) -> dict[str, list[str]]:
 
 
 def parse(opt: Path, program: str) -> str:
-    """What gridloom-opt says against an example, whose values may come from nowhere.
+    """The errors of gridloom-opt for an example that may use undefined values.
 
-    At the top level of a module a value may be defined after its use. Each value that the example does not define gets a
-    definition of type none, and the parser answers with the type that the example uses it with."""
+    At the top level of a module a value may be defined after its use. Each undefined value gets a definition of type none, and the
+    parser's error gives the type with which the example uses it."""
     defined = set()
     for names in re.findall(r"^\s*(%\w+(?::\d+)?(?:, %\w+)*) =", program, re.M):
         defined |= set(re.findall(r"%\w+", names))

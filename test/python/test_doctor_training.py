@@ -1,4 +1,4 @@
-"""doctor --train: what would be trained and why not, what an export has lost, and a command that works."""
+"""doctor --train: what would be trained and why not, what an export lost, and a command that works."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Doctor:
         return shlex.split(self.lines[-1].split("can be trained: ")[1])
 
     def follow(self, tools, folder):
-        """Does as the last line says."""
+        """Runs the command on the last line."""
         tools.call(*self.command()[1:], "-o", folder / "doctor.plan")
         return gridloom.Plan.read(folder / "doctor.plan")
 
@@ -78,7 +78,7 @@ def test_a_perceptron(tools, tmp_path):
 
 
 def convolutional(path, nodes_between, weights=None, size=8, features=None):
-    """A convolution with bias c, d; what is between; a layer w, b over all of [4, size, size] that `features` says."""
+    """A convolution with weight c and bias d; the given nodes; a layer w, b over `features` values, by default [4, size, size]."""
     nodes = [make("Conv", ["x", "c", "d"], ["a"], name="conv", pads=[1] * 4), *nodes_between]
     nodes += [make("Flatten", ["h"], ["f"], name="flatten"), make("Gemm", ["f", "w", "b"], ["y"], name="last")]
     every = {"c": draw(4, 2, 3, 3), "d": draw(4), "w": draw(features or 4 * size * size, 5), "b": draw(5)} | (weights or {})
@@ -115,7 +115,7 @@ def test_what_may_have_been_folded(tools, tmp_path):
 
 
 def test_a_node_without_derivative(tools, tmp_path):
-    """What lies behind it is frozen by the command that is printed; the rest is trained."""
+    """The printed command freezes the weights behind it and trains the rest."""
     pool = make("MaxPool", ["a"], ["h"], name="pool", kernel_shape=[40, 40])
     doctor = Doctor(tools, convolutional(tmp_path / "m.onnx", [pool], size=40, features=4))
     assert "no derivative" in doctor.row("stop", "node 'pool'") and "2 weights behind it" in doctor.row("stop", "node 'pool'")
@@ -126,7 +126,7 @@ def test_a_node_without_derivative(tools, tmp_path):
 
 
 def test_loops_and_what_nothing_reads(tools, tmp_path):
-    """A loop whose trips depend on data."""
+    """A loop whose trip count depends on data."""
     body = helper.make_graph(
         [make("MatMul", ["v", "r"], ["u"], name="inner"), make("Identity", ["c"], ["k"])],
         "body",
@@ -158,7 +158,7 @@ def test_weights_that_were_shared(tools, tmp_path, transposed):
 
 
 def test_outputs_that_do_not_tell_the_loss(tools, tmp_path):
-    """The command has a place for it, and the rest of it works."""
+    """The command has a placeholder for the loss; the rest of it works."""
     nodes = [make("MatMul", ["x", "w"], ["a"], name="m"), make("Relu", ["a"], ["y"], name="r")]
     doctor = Doctor(tools, save(tmp_path / "m.onnx", nodes, {"x": ["batch", 3]}, {"y": ["batch", 4]}, {"w": draw(3, 4)}))
     assert doctor.result.returncode == 0 and "the outputs do not tell the loss" in doctor.rows("loss")[0]

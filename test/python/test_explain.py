@@ -1,4 +1,4 @@
-"""`gridloom explain` and `gridloom diff`: what a plan costs, why, and what it would cost otherwise."""
+"""`gridloom explain` and `gridloom diff`: what a plan costs, why, and what alternatives would cost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def llama(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def compiled(tools, llama, tmp_path_factory):
-    """Plans of the model by mesh, each compiled once."""
+    """Plans of the model by options, each compiled once."""
     folder, made = tmp_path_factory.mktemp("plans"), {}
 
     def compile(*options):
@@ -39,7 +39,7 @@ def compiled(tools, llama, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cut(tools, tmp_path_factory):
-    """A plan of two stages whose batch is cut in time, by further options."""
+    """Plans of two stages and two micro-batches, by further options."""
     folder = tmp_path_factory.mktemp("cut")
     model = zoo.save(zoo.mlp([64, 256, 64, 256, 64], zoo.Random(0)), folder / "mlp.onnx")
 
@@ -84,7 +84,7 @@ def test_a_plan_is_explained_by_what_it_costs(tools, compiled):
     assert shown["candidates"][0]["verdict"] == "chosen" and shown["strategy"] == shown["candidates"][0]["strategy"]
     slower = [row["sum_ms"] for row in shown["candidates"] if row["verdict"] == "slower" and not row["simulated_ms"]]
     assert slower == sorted(slower)
-    # Times of one kind are compared, and refused candidates are among those that are counted.
+    # Times of the same kind are compared, and refused candidates count.
     chosen, next_one = shown["candidates"][:2]
     outcome = r"fastest of (\d+) candidates, \d+ simulated: ([\d.]+) ms simulated(?:, ([\d.]+) ms in sum)?"
     why = re.match(outcome + r"; the next, (.+), takes ([\d.]+) ms (simulated|in sum) \(\+\d+ %\)", shown["why"])
@@ -134,7 +134,7 @@ def test_a_search_says_how_good_it_is(tools, llama, tmp_path):
 
 
 def test_what_is_exposed_adds_up(tools, tensor):
-    """One stream communicates, so what its collectives expose is what the step does."""
+    """Only one stream communicates, so its collectives' exposed times sum to the step's."""
     known = report(tensor)
     (program,) = known["estimates"]
     assert program["exposed_ms"] > 0
@@ -166,7 +166,7 @@ def test_a_stage_has_its_load_and_what_it_waits_for(tools, compiled):
     for stage, kept in zip(stages, memory):
         assert stage["total_bytes"] == kept["total"] and stage["load"][0]["compute_ms"] > 0
         assert stage["transfers"] and {row["kind"] for row in stage["transfers"]} <= {"send", "recv"}
-    # The second stage has nothing to do until the first one's first micro-batch is there.
+    # The second stage waits for the first micro-batch of the first stage.
     first = max(row["waiting_us"] for row in stages[1]["transfers"] if row["kind"] == "recv")
     assert first > 0.4 * 1e3 * stages[0]["load"][0]["compute_ms"]
     assert max(stage["percent_of_its_load"] for stage in stages) == 100
@@ -232,7 +232,7 @@ def test_a_value_is_pinned(tools, tensor, tmp_path):
 
 
 def test_a_file_says_what_a_pin_may_not(tools, llama, tensor, tmp_path):
-    """A short strategy file leaves values open, which may be pinned; what it says itself stands."""
+    """A short strategy file leaves values open, which can be pinned; its own lines cannot be overridden."""
     weight = "layers.0.mlp.down_proj.weight"
     (tmp_path / "short.strategy").write_text(f"strategy: 1\nmesh: model=2\nweights:\n  {weight}: [{{model}}, {{}}]\n")
     tools.compile(llama, tmp_path / "f.plan", *DIMS, "--strategy", tmp_path / "short.strategy", "-q")
@@ -245,7 +245,7 @@ def test_a_file_says_what_a_pin_may_not(tools, llama, tensor, tmp_path):
 
 
 def test_what_is_searched_is_searched_again(tools, llama, tmp_path):
-    """With what it chose itself given, a search does no better."""
+    """If its own choice is pinned, the search finds the same plan."""
     tools.compile(llama, tmp_path / "s.plan", *DIMS, "--mesh", "x=2", "--strategy", "search", "-q")
     known = {v["name"]: v["sharding"] for v in report(tmp_path / "s.plan")["values"]}
     name = "layers.1.mlp.up_proj.weight"
@@ -258,7 +258,7 @@ def test_what_is_searched_is_searched_again(tools, llama, tmp_path):
 def test_what_chose_among_meshes_keeps_the_plans(tools, compiled, tmp_path):
     plan = compiled("--devices", "2")
     answer = pinned(tools, plan, "mesh=model=2" if "model=2" not in report(plan)["mesh"] else "mesh=data=2")
-    # With what the user gave: the same devices, or more of them where the mesh takes more.
+    # It repeats the user's options: the same devices, or more if the mesh needs more.
     assert " --devices 2 " in answer["compile_it"] and "--cluster" not in answer["compile_it"]
     assert answer["change_ms"] >= -0.1 * answer["plan_ms"]
     words = shlex.split(answer["compile_it"])
@@ -308,7 +308,7 @@ def test_what_is_gone_says_where_it_went(tools, llama, tensor, tmp_path):
 
 
 def test_a_folded_node_says_into_what(tools, tmp_path):
-    """Twice the weight is computed when the model is compiled."""
+    """The product of two constants is computed when the model is compiled, and folded into the operation that reads it."""
     weight = numpy_helper.from_array(zoo.Random(0).get("w", (8, 8)), "w")
     two = numpy_helper.from_array(zoo.Random(0).get("two", (1,), scale=1.0), "two")
     nodes = [
@@ -368,7 +368,7 @@ def test_alternatives_to_a_collective(tools, tensor):
 
 @pytest.mark.parametrize("axes", [("data", "model"), ("model", "data")])
 def test_alternatives_name_axes_as_the_mesh_does(tools, tmp_path, axes):
-    """A collective over two axes: a pin has them in the mesh's order, whatever they are called."""
+    """A collective over two axes: pins list them in the mesh's order, whatever their names."""
     rows = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [64, 64]) for name in ("x", "y")]
     weight = numpy_helper.from_array(np.ones((64, 64), np.float32), "w")
     nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="/product"), helper.make_node("Exp", ["p"], ["y"], name="/exp")]
@@ -384,7 +384,7 @@ def test_alternatives_name_axes_as_the_mesh_does(tools, tmp_path, axes):
 
 
 def test_alternatives_with_micro_batches(tools, cut):
-    """What is cut into micro-batches is no part of a pin, and transfers have no alternatives."""
+    """Micro-batch axes are no part of a pin, and transfers have no alternatives."""
     plan = cut("--strategy", "tp+pp")
     known = report(plan)
     reduce = next(c for c in known["collectives"] if c["kind"] == "all_reduce")
@@ -427,7 +427,7 @@ def test_equal_plans_have_no_differences(tools, tensor):
 
 
 def test_programs_of_one_plan_are_not_compared(tools, llama, tensor, tmp_path):
-    """A further specialisation is no difference of the one that both plans have."""
+    """A program that only one plan has is not a difference of the one that both have."""
     tools.compile(llama, tmp_path / "two.plan", "--dim", "batch=4,8", "--dim", "sequence=16", "--mesh", "model=2", "-q")
     found = show(tools, "diff", tensor, tmp_path / "two.plan")
     assert [(row["program"], row["plan"]) for row in found["programs_of_one_plan"]] == [("main batch=8,sequence=16", "second")]
@@ -435,7 +435,7 @@ def test_programs_of_one_plan_are_not_compared(tools, llama, tensor, tmp_path):
 
 
 def test_diff_and_why_not_have_the_same_rows(tools, tensor, compiled):
-    """Both read a plan's costs in one way."""
+    """Both read a plan's costs in the same way."""
     answer = pinned(tools, tensor, "mesh=data=2")
     found = show(tools, "diff", tensor, compiled("--mesh", "data=2"))
     for table in ("times", "kinds_of_steps", "scopes", "collectives", "memory"):

@@ -1,4 +1,4 @@
-"""Models with the spelling of PyTorch's exporters: small ones that are built here node by node, and real exports."""
+"""Models in the form that PyTorch's exporters write: small ones built here node by node, and real exports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 
 class Graph:
-    """Builds a model node by node; names are as they are given, so that tests can speak of them."""
+    """Builds a model node by node, with the given names, so that tests can refer to them."""
 
     def __init__(self, opset: int = 20):
         self.opset = opset
@@ -41,7 +41,7 @@ class Graph:
         return name
 
     def add(self, operator: str, name: str, *inputs: str, **attributes) -> str:
-        """Appends a node called `name` whose one output has the same name."""
+        """Appends a node `name` with one output of the same name."""
         self.nodes.append(helper.make_node(operator, inputs, [name], name, **attributes))
         return name
 
@@ -54,7 +54,7 @@ class Graph:
 
 
 def test_constant_that_is_small_in_16_bits(tools, tmp_path):
-    """A mask is repeated to 128 KiB of f32, above the folding limit, which are 64 KiB of bf16, at it."""
+    """A mask is expanded to 128 KiB in f32, which is above the folding limit, but 64 KiB in bf16, which is exactly the limit."""
     graph = Graph()
     graph.input("x", [4, 1, 128, 64])
     mask = np.random.default_rng(1).integers(0, 3, (1, 1, 128, 64)).astype(np.float32)
@@ -82,7 +82,7 @@ def norm(graph: Graph, name: str, x: str, bias: str) -> str:
 
 
 def linear(graph: Graph, name: str, x: str, columns: int, bias: str | None = None, rows: int = WIDTH) -> str:
-    """MatMul and Add; the bias may be an initializer of that name, shared by equal ones."""
+    """MatMul, and Add if `bias` names an initializer, which several layers may share."""
     product = graph.add("MatMul", name, x, graph.weight(f"{name}.weight", rows, columns))
     return graph.add("Add", f"{name}/add", product, bias) if bias else product
 
@@ -98,8 +98,8 @@ def mlp(graph: Graph, x: str, bias: str) -> str:
 
 
 def dynamo_attention(graph: Graph) -> None:
-    """The dynamo exporter below opset 23: keys transposed by way of batch times heads, a mask of NaN. All biases are
-    zero, and so one initializer: of the norms, of query, key and value, and after the row-split products."""
+    """The dynamo exporter below opset 23: keys are transposed with batch and heads merged, and NaNs are masked. All biases are zero, and
+    so one initializer: of the norms, of query, key and value, and after the row-split products."""
     x = graph.input("x", [BATCH, ROWS, WIDTH])
     zeros = graph.constant("zeros", np.zeros(WIDTH, np.float32))
     normed = norm(graph, "norm", x, zeros)
@@ -124,8 +124,8 @@ def dynamo_attention(graph: Graph) -> None:
 
 
 def packed_attention(graph: Graph) -> None:
-    """nn.MultiheadAttention: query, key and value are one product that is unsqueezed, transposed and taken apart; heads
-    are merged with the batch; the last product is a Gemm of rows times batch. The weights are a result too."""
+    """nn.MultiheadAttention: query, key and value are one product that is unsqueezed, transposed and split; heads are merged with the
+    batch; the last product is a Gemm of rows times batch. The attention weights are also an output."""
     x = graph.input("x", [BATCH, ROWS, WIDTH])
     rows = graph.add("Transpose", "rows", x, perm=[1, 0, 2])
     packed = linear(graph, "in_proj", rows, 3 * WIDTH, graph.weight("in_proj.bias", 3 * WIDTH))
@@ -172,7 +172,7 @@ def split_attention(graph: Graph) -> None:
 
 
 def cached_attention(graph: Graph) -> None:
-    """A decoding step whose caches are inputs, and outputs with a row more."""
+    """A decoding step with caches as inputs, and outputs that are one row longer."""
     past = 5
     x = graph.input("x", [BATCH, 1, WIDTH])
     heads = {}
@@ -193,7 +193,7 @@ def cached_attention(graph: Graph) -> None:
 
 
 def experts(graph: Graph) -> None:
-    """Mixtral: each token's expert is looked up, gate and up are one weight and multiplied from the left."""
+    """Mixtral: each token's expert weights are gathered; gate and up are one weight, which is the product's left operand."""
     tokens, count, inner = BATCH * ROWS, 3, 16
     x = graph.input("x", [BATCH, ROWS, WIDTH])
     flat = graph.add("Reshape", "flat", x, graph.ints(tokens, WIDTH))
@@ -210,7 +210,7 @@ def experts(graph: Graph) -> None:
     graph.output("y", [BATCH, ROWS, WIDTH])
 
 
-# The weights that stay whole, and the all_reduces of one call.
+# The builder, the weights that stay replicated, and the number of all_reduces.
 SPELLINGS = {
     "dynamo_attention": (dynamo_attention, [], 2),
     "packed_attention": (packed_attention, [], None),
@@ -253,8 +253,8 @@ def test_exporters_spelling_does_not_stop_splits(tools, tmp_path, name, mesh):
 
 @pytest.mark.parametrize("name", ["dynamo_attention", "packed_attention", "split_attention", "cached_attention"])
 def test_annotations_say_enough(tools, tmp_path, name):
-    """What the compiler takes apart has no name in the model, and a shared bias has several splits; the rest says enough
-    for the same plan."""
+    """Weights that the compiler splits up have no name in the model, and a shared bias has several shardings; the other annotations are
+    enough for the same plan."""
     graph = Graph()
     SPELLINGS[name][0](graph)
     graph.save(tmp_path / "model.onnx")
@@ -268,7 +268,7 @@ def test_annotations_say_enough(tools, tmp_path, name):
 
 
 def test_names_in_annotations_are_no_patterns(tools, tmp_path):
-    """How weights are stored goes by lines of names, and a name may hold a star, a new line or a backslash."""
+    """Storage is annotated in lines of names, and a name may contain a star, a newline or a backslash."""
     names = ["w*", "w2", "w\nnext", "w\\n3"]
     rows = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [8, 64]) for name in ("x", "y4")]
     weights = [onnx.numpy_helper.from_array(np.full((64, 64), i, np.float32), name) for i, name in enumerate(names)]
@@ -298,7 +298,7 @@ def test_pinned_packed_weight_stays_one(tools, tmp_path):
 
 
 def test_remark_names_what_stops_a_split(tools, tmp_path):
-    """Heads that are normalised with the rows: no split of the product survives it."""
+    """A softmax over all heads and rows: no split of the product can pass it."""
     graph = Graph()
     x = graph.input("x", [1, ROWS, WIDTH])
     product = linear(graph, "project", x, WIDTH)
@@ -313,7 +313,7 @@ def test_remark_names_what_stops_a_split(tools, tmp_path):
 
 
 def test_shapes_from_constant_tables(tools, tmp_path):
-    """Repeats and sizes that OneHot, Trilu, EyeLike and MatMul compute of constants are known when the model is compiled."""
+    """Repeats and sizes that OneHot, Trilu, EyeLike and MatMul compute from constants are known at compile time."""
     graph = Graph()
     x = graph.input("x", [2, 3])
     at, depth, values = np.array([1]), np.array(2), np.array([1, 2])
@@ -336,7 +336,7 @@ def test_shapes_from_constant_tables(tools, tmp_path):
 
 
 def test_layers_that_stop_alike_share_a_remark(tools, tmp_path):
-    """Four layers stop two products each; the remark names the first node and is one."""
+    """Four layers stop two products each; one remark names the first node."""
     graph = Graph()
     x = graph.input("x", [1, ROWS, WIDTH])
     for i in range(4):

@@ -16,13 +16,13 @@ TARGET = ("--target", "cuda:sm_90")
 
 
 def count_steps(tools, plan) -> dict[str, int]:
-    """How many steps of each kind a plan has."""
+    """The number of steps of each kind in a plan."""
     summary = json.loads(tools.call("inspect", plan, "--format", "json").stdout)
     return {key.removesuffix("_steps"): value for key, value in summary.items() if key.endswith("_steps")}
 
 
 def check(tools, fake_gpus, model, folder, inputs, options=(), devices=1, tolerance=1e-5) -> dict[str, int]:
-    """Compiles, runs on fake GPUs, compares with ONNX Runtime; returns the plan's steps."""
+    """Compiles, runs on fake GPUs, compares with ONNX Runtime; returns the plan's number of steps by kind."""
     plan = folder / "plan"
     tools.compile(model, plan, *options, *TARGET)
     expected = onnxruntime_session(model).run(None, inputs)
@@ -45,8 +45,8 @@ def test_a_resnet_equals_onnxruntime(tools, fake_gpus, tmp_path, mesh):
     options = ["--dim", "batch=2", "--mesh", mesh]
     steps = check(tools, fake_gpus, model, tmp_path, inputs, options, int(mesh[-1]))
     assert steps["convolution"] == 9
-    if mesh != "model=2":  # where partial sums do not come between
-        # Bias, residual and relu are part of the calls: what is left are the pools and the classifier of two rows.
+    if mesh != "model=2":  # unless partial sums prevent epilogues
+        # Bias, residual and relu are epilogues: only the pools and the classifier of two rows remain as kernels.
         assert steps["kernel"] <= 5 and "matmul" not in steps, steps
 
 
@@ -59,7 +59,7 @@ def test_a_unet_equals_onnxruntime(tools, fake_gpus, tmp_path, mesh):
 
 
 def save_convolutions(path, kind=np.float32, batch=2):
-    """One convolution of each kind, with an activation after some, each an output of its own."""
+    """One convolution of each kind, some with an activation, each with its own output."""
     random = np.random.default_rng(0)
     nodes, inputs, outputs, weights = [], {}, [], []
     onnx_type = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
@@ -94,7 +94,7 @@ def test_convolutions_of_every_kind_equal_onnxruntime(tools, fake_gpus, tmp_path
     inputs = save_convolutions(tmp_path / "model.onnx", kind)
     steps = check(tools, fake_gpus, tmp_path / "model.onnx", tmp_path, inputs, tolerance=tolerance)
     assert steps["convolution"] == 6 and "matmul" not in steps
-    # The sigmoid; in 16 bits channels are last, and three inputs and six outputs are transposed.
+    # The sigmoid; in 16 bits with channels last, also transposes of three inputs and six outputs.
     assert steps["kernel"] == (1 if kind == np.float32 else 10)
 
 
@@ -112,7 +112,7 @@ def test_split_convolutions_equal_onnxruntime(tools, fake_gpus, tmp_path, shard)
 def test_without_cudnn_columns_are_multiplied(tools, fake_gpus, tmp_path):
     inputs = save_convolutions(tmp_path / "model.onnx")
     steps = check(tools, fake_gpus, tmp_path / "model.onnx", tmp_path, inputs, ["--no-cudnn"])
-    # Groups of two channels are rows that a kernel multiplies.
+    # Groups of two channels run as products of rows.
     assert "convolution" not in steps and steps["matmul"] == 3
 
 
@@ -145,7 +145,7 @@ def test_calls_are_listed_with_their_work(tools, tmp_path):
 @pytest.mark.parametrize("masked", [False, True], ids=["plain", "masked"])
 @pytest.mark.parametrize("mesh", ["data=1", "data=2", "model=2"])
 def test_attention_of_f16_equals_onnxruntime(tools, fake_gpus, tmp_path, mesh, masked):
-    """Heads cut from packed products, scaled, masked, softmax, and joined again."""
+    """Heads sliced from packed products, scaled, masked, softmax, and joined again."""
     batch, length, heads, size = 2, 10, 4, 16
     width = heads * size
     random = np.random.default_rng(0)

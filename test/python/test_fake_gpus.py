@@ -1,5 +1,5 @@
-"""Compiled CUDA plans on fake GPUs: the driver, cuBLASLt and NCCL of test/fake, which interpret the plan's PTX, check
-every access against the events that order it, and complain on stderr."""
+"""Compiled CUDA plans on fake GPUs: test/fake stands in for the driver, cuBLASLt and NCCL, interprets the plan's PTX, checks every
+access against the events that order it, and reports errors on stderr."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_an_mlp_over_fake_gpus_equals_onnxruntime(tools, fake_gpus, tmp_path, op
 
 
 def write_halves(path, layers: int = 4, width: int = 16):
-    """Layers that multiply both halves of their input, and all of it, and add it: x + x[:w/2] A + x[w/2:] B + x C."""
+    """Layers that multiply both halves of their input and the whole, and add all to it: x + x[:w/2] A + x[w/2:] B + x C."""
     random = np.random.default_rng(0)
     nodes, weights = [], {"zero": np.array([0]), "middle": np.array([width // 2]), "end": np.array([width])}
     weights["axis"] = np.array([2])
@@ -169,7 +169,7 @@ def test_a_transformer_over_fake_gpus_equals_onnxruntime(tools, fake_gpus, tmp_p
     result = tools.run(plan, inputs, tmp_path / "run", "--in-process")
     np.testing.assert_allclose(result.outputs["embedding"], expected, atol=1e-5, rtol=0)
     assert "fake GPU" not in result.text, result.text
-    # Query, key and value are one call of each layer, of each device's own heads.
+    # Each layer has one product for query, key and value, of the device's own heads.
     schedule = tools.call("inspect", plan, "schedule").stdout
     merged = re.findall(r"matmul (\S+) \+ bias .*\.(\{query,key,value\}\.weight)", schedule)
     columns = 3 * 64 // int(dict(axis.split("=") for axis in mesh.split(",")).get("model", 1))
@@ -177,7 +177,7 @@ def test_a_transformer_over_fake_gpus_equals_onnxruntime(tools, fake_gpus, tmp_p
 
 
 def test_rows_of_every_length_on_a_fake_gpu_equal_onnxruntime(tools, fake_gpus, tmp_path):
-    """Rows of a warp and of a block, with and without a tail of vectors; columns; what is not f32."""
+    """Rows computed by a warp and by a block, with and without a tail of vectors; columns; types other than f32."""
     shapes = {"short": [5, 7], "warp": [3, 132], "block": [2, 2560], "odd": [2, 2101], "cube": [4, 3, 40]}
     nodes, outputs = [], []
 
@@ -244,7 +244,7 @@ def test_ranks_of_one_process_have_no_graphs(tools, fake_gpus, tmp_path, monkeyp
     assert "note: no graphs: NCCL may deadlock in graphs of several GPUs of one process" in result.text
 
 
-# Uses GPU 1 itself, as PyTorch would, and a session on GPU 0.
+# Uses GPU 1 itself, as PyTorch would, besides a session on GPU 0.
 CALLER = """
 import ctypes, os, sys
 import numpy as np
@@ -283,7 +283,7 @@ def test_callers_context_stays_current(tools, fake_gpus, tmp_path):
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 @pytest.mark.parametrize("mesh,batch", [("model=1", 1), ("model=1", 3), ("model=2", 1)])
 def test_decoding_over_fake_gpus_equals_onnxruntime(tools, fake_gpus, tmp_path, name, mesh, batch):
-    """One token per sequence: all products are kernels, attention's and those of heads that share keys included."""
+    """One token per sequence: all products are kernels, also those of attention and of heads that share keys."""
     sizes = {"layers": 1, "hidden": 64, "heads": 4, "positions": 40, "vocabulary": 97, "cache": "static"}
     config = zoo.Gpt2Config(**sizes) if name == "gpt2" else zoo.LlamaConfig(kv_heads=2, intermediate=96, **sizes)
     model = getattr(zoo, name)(config, zoo.Random(3, scale=0.2))

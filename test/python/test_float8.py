@@ -1,5 +1,5 @@
-"""8-bit floats end to end, on CPU ranks and on fake GPUs, against ml_dtypes: every code widened, every f16 and bf16
-narrowed, and what only moves them."""
+"""8-bit floats end to end, on CPU ranks and on fake GPUs, compared with ml_dtypes: every code is widened, every f16 and bf16 is
+narrowed, and operations that move elements keep them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def model(folder, nodes, inputs, outputs, initializers=()):
 
 
 def execute(tools, fake_gpus, target, folder, path, inputs, ranks=1):
-    """Outputs of the model by name, as files hold them."""
+    """The model's outputs by name, as stored in files."""
     plan = folder / "model.plan"
     tools.compile(path, plan, "--target", target, "--mesh", f"x={ranks}", *(("--strategy", "random:3") * (ranks > 1)))
     if target != "cpu":
@@ -44,7 +44,7 @@ def execute(tools, fake_gpus, target, folder, path, inputs, ranks=1):
 
 
 def narrow(values: np.ndarray, dtype, saturate: bool) -> np.ndarray:
-    """ONNX's tables of Cast: ml_dtypes rounds and never saturates."""
+    """ONNX's tables for Cast; ml_dtypes rounds but never saturates."""
     with np.errstate(all="ignore"):
         result = values.astype(np.float32).astype(dtype)
     if saturate:
@@ -56,7 +56,7 @@ def narrow(values: np.ndarray, dtype, saturate: bool) -> np.ndarray:
 
 
 def assert_same(actual: np.ndarray, expected: np.ndarray, what: str) -> None:
-    """Bit by bit, but for those of NaN."""
+    """Equal bits, except for those of NaN."""
     bits = np.uint8 if expected.dtype.itemsize == 1 else f"u{expected.dtype.itemsize}"
     assert actual.dtype.itemsize == expected.dtype.itemsize and actual.shape == expected.shape, what
     actual = actual.view(expected.dtype)
@@ -66,7 +66,7 @@ def assert_same(actual: np.ndarray, expected: np.ndarray, what: str) -> None:
 
 
 def edges() -> np.ndarray:
-    """f32 at and around every code of every format and the middles between them, and what no code is near."""
+    """f32 at and around every code of every format and the midpoints between them, and numbers far from any code."""
     values = [0, np.inf, np.nan, 1e-45, 1e-38, 3e38, 1e5]
     for _, dtype in FORMATS.values():
         codes = np.arange(256, dtype=np.uint8).view(dtype).astype(np.float32)
@@ -94,7 +94,7 @@ def test_every_code_is_widened(tools, fake_gpus, tmp_path, target):
 @pytest.mark.parametrize("target", TARGETS)
 def test_everything_is_narrowed(tools, fake_gpus, tmp_path, target):
     bits = np.arange(65536, dtype=np.uint16)
-    if target != "cpu":  # interpreted: the kernels of both targets are made of the same operations
+    if target != "cpu":  # interpreting is slow, and both targets' kernels use the same operations
         bits = bits[::3]
     sources = {"f16": bits.view(np.float16), "bf16": bits.view(ml_dtypes.bfloat16), "f32": edges()}
     names = {(w, f, s): f"{w}_{f}_{s}" for w in sources for f in FORMATS for s in (0, 1)}
@@ -135,7 +135,7 @@ def test_what_moves_elements(tools, fake_gpus, tmp_path, target, ranks):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_layer_with_weights_of_8_bits(tools, fake_gpus, tmp_path, target):
-    """Weights and activations quantised as exporters write them; what is multiplied is f32."""
+    """Weights and activations quantised as exporters do it; the product is in f32."""
     random = np.random.default_rng(1)
     w = (random.standard_normal((64, 48)) * 3).astype(np.float32).astype(ml_dtypes.float8_e4m3fn)
     scale = random.uniform(0.5, 2, 48).astype(np.float32)
@@ -159,7 +159,7 @@ def test_a_layer_with_weights_of_8_bits(tools, fake_gpus, tmp_path, target):
 
 
 def test_arrays_of_python(tmp_path):
-    """A session takes and gives ml_dtypes' arrays; the plan names their types."""
+    """A session accepts and returns ml_dtypes' arrays; the plan names their types."""
     path = model(tmp_path, [helper.make_node("Transpose", ["x"], ["y"])], {"x": (T.FLOAT8E5M2, [2, 3])},
                  {"y": (T.FLOAT8E5M2, [3, 2])})  # fmt: skip
     x = np.arange(6, dtype=np.uint8).reshape(2, 3).view(ml_dtypes.float8_e5m2)

@@ -1,4 +1,4 @@
-"""gridloom generate: the tokens are those of ONNX Runtime, on any number of ranks."""
+"""gridloom generate: the tokens equal ONNX Runtime's, on any number of ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROMPT, STATE = [5, 17, 80, 3, 41, 2, 66, 9, 30, 11], ("--state", "past_*=presen
 
 
 class Lively(zoo.Random):
-    """Layers of four times the size: with the zoo's own a model says the last token again."""
+    """Weights four times as large: with the zoo's own scale a model repeats the last token."""
 
     def get(self, name, shape, *, scale=None, mean=0.0):
         array = super().get(name, shape, scale=scale, mean=mean)
@@ -34,13 +34,13 @@ def model(folder):
 
 @pytest.fixture(scope="module")
 def plan(tools, model, folder):
-    """For one device: prompts in pieces of 4 and 1."""
+    """A plan for one device that reads prompts in pieces of 4 and 1 tokens."""
     tools.compile(model, folder / "one.plan", "--dim", "batch=1", "--dim", "sequence=4,1", *STATE)
     return folder / "one.plan"
 
 
 def reference(model, prompts, count: int) -> list[list[int]]:
-    """The likeliest tokens by ONNX Runtime, which is given the cache and gives it back."""
+    """Greedy tokens by ONNX Runtime; its cache is passed from call to call."""
     session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
     pasts = [i for i in session.get_inputs() if i.name.startswith("past_")]
     names = [o.name for o in session.get_outputs()]
@@ -98,7 +98,7 @@ def test_a_batch_of_prompts_from_a_file(tools, model, tmp_path):
 
 @pytest.mark.parametrize("cache", ["static", "concat"])
 def test_position_ids_and_masks_as_transformers_exports_them(tools, model, tmp_path, cache):
-    """The mask of a static cache spans it; one that grows is filled from its end, and goes through the host."""
+    """With a static cache the mask spans the cache; a growing cache is filled from its end, and passes through the host."""
     config = zoo.Gpt2Config(cache=cache, mask=True, **SIZES)
     masked = zoo.save(zoo.gpt2(config, Lively(4)), tmp_path / "m.onnx")
     options = STATE if cache == "static" else ("--dim", "past=32")
@@ -113,7 +113,7 @@ def test_position_ids_and_masks_as_transformers_exports_them(tools, model, tmp_p
 
 
 def test_caches_are_paired_by_name(tools, model, tmp_path):
-    """Where inputs are keys and values by turns, and outputs all keys before all values."""
+    """Inputs alternate keys and values; outputs list all keys before all values."""
     grows = zoo.gpt2(zoo.Gpt2Config(cache="concat", mask=True, **SIZES), Lively(4))
     outputs = sorted(grows.graph.output, key=lambda output: ("key" not in output.name, "value" not in output.name))
     assert [output.name for output in outputs[:2]] == ["present_key_0", "present_key_1"]

@@ -1,4 +1,4 @@
-"""Generation with state: one plan, loaded once, reads a prompt and decodes; the tokens are ONNX Runtime's."""
+"""Generation with state: one plan, loaded once, reads a prompt and decodes; the tokens equal ONNX Runtime's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TINY = zoo.Gpt2Config(layers=2, hidden=48, heads=4, vocabulary=97, positions=96,
 LLAMA = zoo.LlamaConfig(
     layers=2, hidden=32, heads=4, kv_heads=4, intermediate=64, vocabulary=53, positions=96, cache="static"
 )
-# With this much vocabulary a prompt's work lies elsewhere than a token's, and so would its pipeline stages.
+# With so large a vocabulary, a prompt and a token have their work in different layers, and so would their pipeline stages.
 LARGE_HEAD = zoo.Gpt2Config(layers=6, hidden=48, heads=4, vocabulary=4000, positions=96, cache="static")
 SMALL = zoo.Gpt2Config(positions=128, cache="static")  # 124M parameters
 
@@ -42,8 +42,8 @@ def prompt(config, batch: int) -> np.ndarray:
 
 
 def generate(step, config, count: int, batch: int = 1) -> tuple[list[list[int]], list[np.ndarray]]:
-    """Reads the prompt, then feeds back the likeliest token that is not among the last eight: a model without training
-    would repeat itself. Returns the tokens and the last position's logits."""
+    """Reads the prompt, then feeds back the likeliest token that is not among the last eight, since an untrained model would repeat
+    itself. Returns the tokens and the last position's logits."""
     ids, position, tokens, logits = prompt(config, batch), 0, [], []
     recent = ids
     for _ in range(count + 1):
@@ -59,7 +59,7 @@ def generate(step, config, count: int, batch: int = 1) -> tuple[list[list[int]],
 
 
 def reference(path, config, batch: int = 1):
-    """A step of ONNX Runtime, which is given the cache and gives it back."""
+    """A step of ONNX Runtime; the cache is passed from call to call."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     shape = (batch, config.heads, config.positions, config.hidden // config.heads)
     pasts = [i.name for i in session.get_inputs() if i.name.startswith("past_")]
@@ -95,7 +95,7 @@ def check(path, config, folder, mesh: str, strategy: str | None, batch: int = 1)
         def step(ids, position):
             return session.run({"input_ids": ids, "position": np.array([position])})["logits"]
 
-        for _ in range(2):  # a second prompt writes over the first
+        for _ in range(2):  # a second prompt overwrites the first
             tokens, logits = generate(step, config, DECODED, batch)
             assert tokens == want
             np.testing.assert_allclose(logits, want_logits, rtol=2e-3, atol=2e-3)
@@ -116,7 +116,7 @@ def test_tiny_gpt2(tiny, tmp_path, mesh, strategy):
     [("model=2", "tp", '[{}, {"model"}, {}, {}]'), ("data=2,model=2", "dp+tp", '[{"data"}, {"model"}, {}, {}]')],
 )
 def test_the_state_is_split(llama, tmp_path, mesh, strategy, sharding):
-    """Every device keeps its requests' and heads' part of the cache, in both specialisations."""
+    """Every device keeps the cache of its own requests and heads, in both specialisations."""
     plan = check(llama, LLAMA, tmp_path / "llama.plan", mesh, strategy, batch=2)
     program = next((plan.path / "ir").glob("*-schedule.mlir")).read_text()
     states = [line for line in program.splitlines() if "plan.buffer state" in line]
@@ -125,7 +125,7 @@ def test_the_state_is_split(llama, tmp_path, mesh, strategy, sharding):
 
 
 def test_prompt_and_token_keep_states_in_one_stage(tools, tmp_path):
-    """Both specialisations are cut alike, or the token would look for the prompt's cache where it is not."""
+    """Both specialisations must assign a cache to the same stage, or the token would not find the prompt's cache."""
     path = make_model(LARGE_HEAD, tmp_path / "gpt2.onnx")
     plan = check(path, LARGE_HEAD, tmp_path / "gpt2.plan", "pipe=2", None)
     owners: dict[str, set[str]] = {}
@@ -147,7 +147,7 @@ def test_gpt2_small(tmp_path, mesh, strategy):
 
 
 def test_the_state_is_needed(tiny, tmp_path):
-    """A session that forgets gives other tokens: the cache is what makes them right."""
+    """Without the cache, which a new session per call loses, the tokens differ."""
     want, _ = generate(reference(tiny, TINY), TINY, 8)
     plan = compiled(tiny, tmp_path / "tiny.plan", "")
 

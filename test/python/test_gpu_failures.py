@@ -1,5 +1,5 @@
-"""What a user gets when a GPU, its driver or its libraries are not what a plan needs: one line that says what is wrong
-and what to do, and exit code 1. On the fake driver and NCCL of test/fake, which environment variables set up."""
+"""Errors if a GPU, its driver or its libraries do not meet a plan's needs: one line that says what is wrong and what to do, and exit
+code 1. The tests run on the fake driver and NCCL of test/fake, configured by environment variables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS = 4
 
 @pytest.fixture(scope="module")
 def plans(tools, tmp_path_factory):
-    """Plans of one small model by mesh, compiled when first asked for."""
+    """Plans of one small model by mesh, compiled on first use."""
     folder = tmp_path_factory.mktemp("gpu-failures")
     model = zoo.save(zoo.mlp([16, 32, 8], zoo.Random(0, scale=0.2)), folder / "mlp.onnx")
     np.save(folder / "x.npy", np.random.default_rng(2).standard_normal((ROWS, 16)).astype(np.float32))
@@ -35,7 +35,7 @@ def plans(tools, tmp_path_factory):
 
 @pytest.fixture
 def refuse(tools, plans, fake_gpus, monkeypatch):
-    """Runs a plan on a machine that environment variables describe; returns the one line it ends with."""
+    """Runs a plan on a machine configured by environment variables; returns its one line of error."""
 
     def run(plan, *options, devices: int = 2, given: str = plans.input, **machine) -> str:
         fake_gpus(devices, 1)
@@ -43,7 +43,7 @@ def refuse(tools, plans, fake_gpus, monkeypatch):
             monkeypatch.setenv(name, str(value))
         result = tools.call("run", plan, "--input", given, "--in-process", *options, check=False)
         lines = result.stderr.splitlines()
-        if "GRIDLOOM_FAKE_FAULT" in machine:  # memory is freed that lost work may use
+        if "GRIDLOOM_FAKE_FAULT" in machine:  # memory that lost work may use is freed
             lines = [line for line in lines if not line.startswith("fake GPU: ") or "leaked" in line]
         assert result.returncode == 1, result.stderr
         assert len(lines) == 1, result.stderr
@@ -80,7 +80,7 @@ def test_plan_for_an_older_gpu_is_compiled_anew_by_the_driver(tools, plans, fake
 
 
 def test_too_little_memory_names_what_is_needed_and_what_would_fit(plans, refuse):
-    # What ranks talk with takes 1 MiB before the plan is loaded, and NCCL 128 MiB by estimate.
+    # The ranks' communication takes 1 MiB before the plan is loaded; NCCL is estimated at 128 MiB.
     line = refuse(plans("data=2"), GRIDLOOM_FAKE_MEMORY=(129 << 20) + 2000)
     assert "128.0 MiB of 129.0 MiB free, rank " in line and " needs 128.0 MiB" in line
     assert "weights" in line and "activations" in line and "NCCL about 128.0 MiB" in line
@@ -116,7 +116,7 @@ def test_nccl_too_old(plans, refuse):
 
 
 def test_without_cublaslt(plans, refuse):
-    # Few rows need no library.
+    # Products of few rows are kernels and need no library.
     line = refuse(plans("data=2", rows=4 * ROWS), given=plans.many, GRIDLOOM_CUBLASLT="libcublasLt_missing.so.13")
     assert "libcublasLt_missing.so.13 not found" in line
 

@@ -1,5 +1,5 @@
-"""Programs on fake GPUs as CUDA graphs: replays read and write what launches of single steps do, bit for bit, where state
-lasts from call to call, specialisations take turns and conditions lie between graphs."""
+"""Programs on fake GPUs as CUDA graphs: replays give the same bits as single steps, also with state that lasts between calls,
+alternating specialisations, and conditions between graphs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from test_control_flow import D, mlp_loop  # noqa: F401: a fixture
 import gridloom
 from gridloom import zoo
 
-# One process a run, as each begins with fresh fake GPUs: runs the cases in order and keeps all outputs.
+# Each run is a process, which starts with fresh fake GPUs: it runs the cases in order and keeps all outputs.
 RUN = """
 import sys
 import numpy as np
@@ -55,8 +55,8 @@ def run(fake_gpus, tmp_path):
 
 
 def check_equal(run, plan, cases, devices, monkeypatch):
-    """Compares graphs with steps, for three orders of execution; returns the outputs."""
-    with monkeypatch.context() as patch:  # that there are graphs
+    """Compares graphs with single steps, for three orders of execution; returns the outputs."""
+    with monkeypatch.context() as patch:  # checks that graphs are used
         patch.setenv("GRIDLOOM_FAKE_FAIL", "cuGraphLaunch:999:3")
         run(plan, cases, devices, 1, True, error="cuGraphLaunch failed with error 999")
     for seed in (1, 2, 3):
@@ -81,7 +81,7 @@ def test_a_cache_lasts_through_replays(run, tmp_path, monkeypatch, mesh, strateg
         **({"strategy": strategy} if strategy else {}),
     )
     tokens = np.random.default_rng(1).integers(0, config.vocabulary, (1, 16))
-    # Two prompts of four tokens, each decoded one by one: two specialisations take turns.
+    # Two prompts of four tokens, each decoded token by token: two specialisations alternate.
     chunks = [(0, 4), (4, 5), (5, 6), (6, 7), (0, 4), (4, 5), (5, 6), (0, 4), (4, 5)]
     cases = [{"input_ids": tokens[:, a:b], "position": np.array([a])} for a, b in chunks]
     outputs = check_equal(run, plan.path, cases, 2 if mesh else 1, monkeypatch)

@@ -1,4 +1,4 @@
-"""The quality of GPU kernels, by the commands that measure it."""
+"""The quality of GPU kernels, measured by the benchmark commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""--gradients-of: gradients as outputs of a compiled plan, on meshes, against formulas in float64 and against differences."""
+"""--gradients-of: gradients as outputs of a compiled plan, on meshes, compared with float64 formulas and with differences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MESHES = ["data=1", "data=2", "data=3", "model=2", "data=2,model=2"]
 
 
 def make_classifier(path, rng):
-    """relu(x W1 + b1) W2, and the sum of the cross entropies of its rows. Some hidden values are exactly 0."""
+    """relu(x W1 + b1) W2, and the sum of its rows' cross entropies. Some hidden values are exactly 0."""
     weights = {
         "W1": rng.standard_normal((FEATURES, HIDDEN)),
         "b1": rng.standard_normal(HIDDEN),
@@ -50,7 +50,7 @@ def make_classifier(path, rng):
 
 
 def differentiate_classifier(weights, x, labels):
-    """The formulas of the softmax's cross entropy and of a hidden layer, in float64; at 0, Relu's derivative is 0."""
+    """The derivatives of softmax cross entropy and of a hidden layer, in float64; Relu's derivative at 0 is 0."""
     total = x @ weights["W1"] + weights["b1"]
     hidden = np.maximum(total, 0)
     logits = hidden @ weights["W2"]
@@ -100,7 +100,7 @@ def test_inputs_have_gradients_where_they_are_named(tools, tmp_path):
 
 
 def test_corners_have_the_slopes_of_activation_functions(tools, tmp_path):
-    """Relu 0 at 0; Clip 1 at both bounds; Elu alpha, and Softplus a half."""
+    """At the corners: Relu 0, Clip 1 at both bounds, Elu alpha, and Softplus a half."""
     x = np.array([-1, 0, 1], np.float32)
     nodes = [
         helper.make_node("Relu", ["x"], ["relu"]),
@@ -147,8 +147,8 @@ MODELS = {
 @pytest.mark.parametrize("options", [["--mesh", "data=2"], ["--mesh", "model=2"], ["--mesh", "x=2,y=2", "--strategy", "random:3"]])
 @pytest.mark.parametrize("name", MODELS)
 def test_split_gradients_are_unsplit_ones(tools, tmp_path, name, options):
-    """The interpreter's results of the program before it is split: bit by bit in exact mode, phase by phase, and compiled
-    within 1e-4, of sums up to 30 whose terms cancel."""
+    """Equal to the interpreter's results for the unsplit program: bit by bit in exact mode, phase by phase, and within 1e-4 when
+    compiled, for sums up to 30 whose terms cancel."""
     make, dims = MODELS[name]
     path = zoo.save(make(), tmp_path / "m.onnx")
     output = onnx.load(path).graph.output[0].name

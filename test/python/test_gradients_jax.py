@@ -40,9 +40,9 @@ COMPILED = 5e-6  # of the norm of all gradients, for the norm of the error
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """`loss` is "classes", the cross entropy over dimension `classes` of the output, or "product". Not `smooth` are
-    models whose float32 gradient is not held to a bound: where normalisations take statistics of the batch, or Relu, Clip and HardSigmoid
-    follow 62 convolutions, rounding moves values across their corners, for any implementation. `mesh` is where the compiled model is split in two."""
+    """`loss` is "classes", the cross entropy over dimension `classes` of the output, or "product". If not `smooth`, the float32 gradient
+    has no bound: where normalisations use statistics of the batch, or Relu, Clip and HardSigmoid follow 62 convolutions, rounding moves
+    values across their corners in any implementation. `mesh` is the mesh of two devices."""
 
     make: Callable[[], onnx.ModelProto]
     dims: dict[str, int]
@@ -72,7 +72,7 @@ def take_batch_statistics(make: Callable[[], onnx.ModelProto]) -> Callable[[], o
 
 
 def load_detector() -> onnx.ModelProto:
-    """PP-OCR's, whose weights are Constant nodes; as initializers they are differentiated by."""
+    """PP-OCR's detector; its weights, which are Constant nodes, become initializers, so that they have gradients."""
     model, kept = onnx.load(str(real_models.MODELS["ocr-detector"].path())), []
     fixed = {name for node in model.graph.node if node.op_type == "Resize" for name in node.input[1:]}  # scales
     for node in model.graph.node:
@@ -115,7 +115,7 @@ MODELS = {
 
 
 def bind(model: onnx.ModelProto, dims: dict[str, int], inputs: dict[str, np.ndarray]) -> None:
-    """Gives the inputs the shapes they have."""
+    """Fixes the inputs' shapes."""
     for value in model.graph.input:
         if value.name in inputs:
             for dim, size in zip(value.type.tensor_type.shape.dim, inputs[value.name].shape, strict=True):
@@ -132,7 +132,7 @@ def output_shape(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> tuple
 
 
 def prepare(case: Model) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    """The model in float32 with output `loss` alone, all shapes fixed, and its inputs."""
+    """The model in float32 with `loss` as its only output, all shapes fixed, and its inputs."""
     model = case.make()
     inputs = case.inputs() if case.inputs else zoo.random_inputs(model.graph, case.dims, case.vocabulary)
     if "token_type_ids" in inputs:
@@ -162,7 +162,7 @@ def prepare(case: Model) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
 
 
 def differentiate_by_jax(model: onnx.ModelProto, inputs) -> tuple[float, dict[str, np.ndarray]]:
-    """In float64: the loss, and its gradients by all float initializers of more than one element that it depends on."""
+    """In float64: the loss, and its gradients by all float initializers with more than one element that affect it."""
     weights, _ = jax_models.split(model)
     loss, gradients = jax.jit(jax.value_and_grad(lambda w: jax_models.function(model)(w, inputs)))(weights)
     read = {name for node in model.graph.node for name in node.input}
@@ -170,14 +170,14 @@ def differentiate_by_jax(model: onnx.ModelProto, inputs) -> tuple[float, dict[st
 
 
 def take_gradients(outputs: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
-    """Without those of one element: such weights are constants of the program."""
+    """The gradients of more than one element: smaller weights are constants of the program."""
     gradients = {key.removesuffix(".grad"): value for key, value in outputs.items() if key.endswith(".grad")}
     assert gradients, f"{name}: no gradients"
     return gradients
 
 
 def interpret(folder: Path, model: onnx.ModelProto, inputs) -> tuple[float, dict[str, np.ndarray]]:
-    """The gradients of a float64 model by the reference interpreter."""
+    """The gradients of a float64 model, by the reference interpreter."""
     values = [inputs[value.name] for value in model.graph.input if value.name in inputs]
     case = evaluate.Case(folder, model, values, gradients_of="loss")
     evaluate.run([case])
@@ -188,7 +188,7 @@ def interpret(folder: Path, model: onnx.ModelProto, inputs) -> tuple[float, dict
 
 @dataclasses.dataclass(frozen=True)
 class Oracle:
-    """A model in both types, its inputs in both, and JAX's results for the wide one."""
+    """A model in both types, its inputs in both, and JAX's float64 results."""
 
     model: onnx.ModelProto
     wide: onnx.ModelProto
@@ -207,7 +207,7 @@ def ask_jax(name: str) -> Oracle:
 
 
 def measure_interpreted(folder: Path, name: str) -> tuple[int, float]:
-    """The number of gradients, and the largest error of an element as a share of the largest gradient of all."""
+    """The number of gradients, and the largest error of an element relative to the largest gradient of all."""
     oracle = ask_jax(name)
     loss, gradients = interpret(folder / "f64", oracle.wide, oracle.wide_inputs)
     assert loss == pytest.approx(oracle.loss, rel=1e-12)
@@ -221,12 +221,12 @@ def measure_interpreted(folder: Path, name: str) -> tuple[int, float]:
 
 
 def measure_compiled(tools, folder: Path, name: str, mesh: str) -> float:
-    """The norm of the error of all gradients together, as a share of their norm."""
+    """The norm of all gradients' error, relative to their norm."""
     oracle = ask_jax(name)
     onnx.save(oracle.model, folder / "m.onnx")
     tools.compile(folder / "m.onnx", folder / f"{mesh}.plan", "--mesh", mesh, "--gradients-of", "loss")
     outputs = tools.run(folder / f"{mesh}.plan", oracle.inputs, folder / f"run {mesh}").outputs
-    # Terms of a sum of products cancel.
+    # The "product" loss cancels, so it has no bound.
     assert MODELS[name].loss == "product" or outputs["loss"] == pytest.approx(oracle.loss, rel=1e-5)
     actual = take_gradients(outputs, mesh)
     error = norm = 0.0
@@ -258,7 +258,7 @@ def test_compiled_gradients_are_near_those_of_float64(tools, tmp_path, name):
 
 
 def test_a_wrong_gradient_is_seen(tmp_path, monkeypatch):
-    """Scaling one weight's gradient by one part in a billion of it is noticed."""
+    """A relative error of 1e-9 in one weight's gradient must be detected."""
     true = interpret
 
     def wrong(folder, model, inputs):

@@ -1,4 +1,4 @@
-"""What the search finds without seeds is no slower in the simulator than any plan by hand: six small cells of bench/hand_plans.py."""
+"""The search without seeds must be no slower in the simulator than any hand-made plan: six small cells of bench/hand_plans.py."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_no_plan_by_hand_is_faster(tools, tmp_path, name):
 
 
 def test_more_hosts_than_rows(tools, tmp_path):
-    """Two layers of GPT-3 on 128 hosts: no product of 128 hosts and 2 and 4 devices of each is the 64 that split the rows."""
+    """Two layers of GPT-3 on 128 hosts: no product of the axes 128, 2 and 4 is 64, the number of rows."""
     gpt3 = {"layers": 2, "hidden": 12288, "heads": 96, "vocabulary": 51200, "positions": 2048}
     cell = Cell("c", make_subject("gpt2", gpt3, batch=64, sequence=2048), 1024, ("--devices", "1024xH100-80GB"), tuple(hand_plans.PRESETS["HGX-H100"][1]))
     planner = Planner(tools.path("gridloom"), tmp_path)
@@ -47,7 +47,7 @@ def test_more_hosts_than_rows(tools, tmp_path):
 
 
 def test_hand_plans_are_all_there_are():
-    """Of four devices for two rows and three layers: no more parts of the batch than rows, and no more stages than layers."""
+    """Four devices, two rows and three layers: no more parts of the batch than rows, and no more stages than layers."""
     cell = Cell("c", make_subject("gpt2", {"layers": 3}, batch=2, sequence=8), 4, ())
     found = {str(plan) for mesh in hand_plans.list_meshes(cell) for plan in hand_plans.list_variants(cell, *mesh)}
     assert found == {

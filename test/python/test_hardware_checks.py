@@ -34,7 +34,7 @@ def start(*command, env=None, timeout=240) -> subprocess.CompletedProcess:
 
 
 def results(path: Path) -> tuple[dict, dict]:
-    """The document, and its checks by name."""
+    """The JSON document, and its checks by name."""
     document = json.loads(path.read_text())
     assert document["schema"] == 1
     return document, {f"{c['section']}: {c['name']}": c for c in document["checks"]}
@@ -84,7 +84,7 @@ def test_nothing_runs_after_the_deadline():
     assert "not run: the time limit" in report.checks[0]["text"]
 
 
-# Weights made again.
+# Weights from recipes.
 
 
 def test_weights_are_made_again_bit_for_bit(tmp_path):
@@ -101,7 +101,7 @@ def test_weights_are_made_again_bit_for_bit(tmp_path):
     generator = ROOT / "python/gridloom/zoo/weights.py"
     assert recipes.make([tmp_path / "bert.recipe.json"], generator, workers=2) == len(before)
     assert data.read_bytes() == before
-    assert recipes.make([tmp_path / "bert.recipe.json"], generator, workers=2) == 0  # they are there
+    assert recipes.make([tmp_path / "bert.recipe.json"], generator, workers=2) == 0  # already made
 
     recipe = json.loads((tmp_path / "bert.recipe.json").read_text())
     (tmp_path / "bert.recipe.json").write_text(json.dumps({**recipe, "seed": 8}))
@@ -130,7 +130,7 @@ def test_a_reference_judges(tmp_path):
             reference.compare(outputs, 1e-5)
 
 
-# Ranks.
+# Placing ranks.
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_members_see_their_gpus_only(monkeypatch):
     env = world.environment(places, [1, 3], 3, "job", 29600)
     assert (env["RANK"], env["WORLD_SIZE"], env["LOCAL_RANK"], env["CUDA_VISIBLE_DEVICES"]) == ("1", "2", "1", "5,7")
     assert "OMPI_COMM_WORLD_RANK" not in env
-    env = world.environment(places, [2, 6], 6, "job", 29600)  # one on each machine
+    env = world.environment(places, [2, 6], 6, "job", 29600)  # one rank per machine
     assert [env[name] for name in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR")] == ["1", "0", "1", "a"]
     assert env["CUDA_VISIBLE_DEVICES"] == "6"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")  # as srun --gpus-per-task 1 does
@@ -204,7 +204,7 @@ def cluster_pack(tools, tmp_path_factory):
 
 
 def test_cluster_check_on_two_ranks(cluster_pack, tmp_path):
-    """Only the wrong reference of one model is reported; every collective, strategy and a death are there."""
+    """Only the planted wrong reference of one model is reported; every collective, every strategy and a killed rank are checked."""
     plant_wrong_reference(cluster_pack, "cnn")
     result = start(cluster_pack / "cluster-check", "--json", tmp_path / "r.json")
     assert result.returncode == 1, result.stdout + result.stderr
@@ -225,7 +225,7 @@ def test_cluster_check_on_two_ranks(cluster_pack, tmp_path):
 
 
 def test_cluster_check_under_a_launcher(tools, tmp_path):
-    """Two processes with Open MPI's variables; rank 0 reports, the other is silent."""
+    """Two processes with Open MPI's variables; rank 0 reports, the other prints nothing."""
     options = ["-n", 2, "--model", "transformer", "--bin", tools.folder]
     assert start(ROOT / "scripts/cluster-check", "--pack", tmp_path / "pack", *options).returncode == 0
     command = [sys.executable, tmp_path / "pack/cluster-check", "--json", tmp_path / "r.json"]
@@ -277,7 +277,7 @@ def test_a_planted_link_is_not_followed(tmp_path):
 
 
 def test_cluster_check_on_fake_gpus(tools, tmp_path):
-    """Two processes, each with a fake GPU, and a fake NCCL between them; their times are not reported."""
+    """Two processes with a fake GPU each, and a fake NCCL between them; their times are not reported."""
     options = ["-n", 2, "--device", "cuda:sm_90", "--bin", tools.folder, "--model", "transformer"]
     made = start(ROOT / "scripts/cluster-check", "--pack", tmp_path / "pack", *options)
     assert made.returncode == 0, made.stdout + made.stderr
@@ -305,7 +305,7 @@ def test_cluster_check_without_gpus_says_so(cluster_pack, tmp_path):
     assert result.stdout.startswith("no GPU: ") and len(result.stdout.splitlines()) == 1 and not result.stderr
 
 
-# A GPU.
+# GPU checks.
 
 
 @pytest.fixture(scope="module")
@@ -315,7 +315,7 @@ def gpu_pack(tools, tmp_path_factory):
     made = start(ROOT / "scripts/gpu-check", "--pack", pack, *options)
     assert made.returncode == 0, made.stdout + made.stderr
     assert "refused by the compiler" in made.stdout and "(0 refused" in made.stdout
-    # What travels compressed is there once, and nothing that only people read.
+    # The pack has each compressed file once, and nothing that only people read.
     assert not (pack / "bin").exists() and not (pack / "lib").exists()
     assert [path.name for path in (pack / "plans").iterdir()] == ["sm_90.tar.xz"]
     with tarfile.open(pack / "plans" / "sm_90.tar.xz") as tar:
@@ -339,7 +339,7 @@ def test_a_folder_is_unfolded_once_and_whole(tmp_path):
     program.chmod(0o755)
     folding.fold(folder)
     assert [path.name for path in tmp_path.iterdir()] == ["bin.tar.xz"]
-    with ThreadPoolExecutor(8) as pool:  # as ranks do that start together
+    with ThreadPoolExecutor(8) as pool:  # like ranks that start together
         list(pool.map(folding.unfold, [folder] * 8))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "bin.tar.xz"]
     assert program.read_text() == "#!/bin/sh\n" and os.access(program, os.X_OK)
@@ -364,10 +364,10 @@ def test_gpu_check_says_what_its_python_lacks(gpu_pack, tmp_path):
 
 
 def test_gpu_check_on_a_fake_gpu(tools, gpu_pack, tmp_path):
-    """Everything runs, planted faults are found, and no time of an interpreter is reported as a GPU's."""
+    """Everything runs, planted faults are found, and times of the interpreter are not reported as a GPU's."""
     plant_wrong_reference(gpu_pack, "mlp")
     losses = gpu_pack / "references" / "train-transformer-losses.npy"
-    np.save(losses, 1.01 * np.load(losses))  # what f32 notices, not bf16
+    np.save(losses, 1.01 * np.load(losses))  # beyond f32's tolerance, within bf16's
     env = {**fakes.environment(2, 0, tools.folder.parent / "lib"), "GRIDLOOM_FAKE_NCCL_FOLDER": str(tmp_path / "nccl")}
     result = start(gpu_pack / "gpu-check", "--json", tmp_path / "r.json", env=env)
     assert result.returncode == 1, result.stdout + result.stderr

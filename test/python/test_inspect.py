@@ -1,4 +1,4 @@
-"""`gridloom inspect` of models and of kernels."""
+"""`gridloom inspect` for models and kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans for several GPUs with all ranks on one: `--transport loopback`, on a fake GPU."""
+"""Plans for several GPUs with all ranks on one GPU: `--transport loopback`, on a fake GPU."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def transformer(tmp_path_factory):
 
 
 def run_loopback(tools, fake_gpus, model, inputs, dims, mesh, tmp_path, *options, repeat=1):
-    """The outputs on one GPU that is a rank of `mesh` several times over, and those of ONNX Runtime."""
+    """The outputs with all ranks of `mesh` on one GPU, and ONNX Runtime's."""
     plan = tmp_path / "model.plan"
     sizes = [option for name, size in dims.items() for option in ("--dim", f"{name}={size}")]
     tools.compile(model, plan, "--mesh", mesh, *sizes, *options, "--target", "cuda:sm_90")
@@ -95,7 +95,7 @@ with gridloom.load(sys.argv[1], transport="loopback") as session:
 
 
 def write_halving_loop(path):
-    """x w is halved while its largest element is above 1: a loop whose body and condition need all parts."""
+    """x w is halved while its largest element is above 1: body and condition of the loop need all shards."""
     f, b, i = TensorProto.FLOAT, TensorProto.BOOL, TensorProto.INT64
     body = helper.make_graph(
         [

@@ -1,5 +1,5 @@
-"""Ranks as a launcher starts them, on fake GPUs whose NCCL works between processes: on one machine, on machines that are
-made believe, and between network namespaces. And what the others do when one is killed."""
+"""Ranks started as by a launcher, on fake GPUs whose NCCL works between processes: on one machine, on simulated machines, and between
+network namespaces. Also how the others react when one is killed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture
 def job(tools, fake_gpus, model, tmp_path, monkeypatch):
-    """A plan for four GPUs, its input, and what ONNX Runtime says."""
+    """A plan for four GPUs, its input, and ONNX Runtime's output."""
     plan = tmp_path / "mlp.plan"
     tools.compile(model, plan, "--dim", "batch=4", "--mesh", MESH, "--target", "cuda:sm_90")
     x = np.random.default_rng(2).standard_normal((4, 16)).astype(np.float32)
@@ -45,8 +45,8 @@ def find_port() -> int:
 
 
 def start_ranks(command, address, port, machines=2, size=4, prefix=lambda machine: [], own=False):
-    """Starts each rank as torchrun would, `size / machines` of them on each machine. With `own`, each process sees one GPU,
-    its own, as under srun --gpus-per-task 1."""
+    """Starts each rank as torchrun would, with `size / machines` ranks per machine. With `own`, each process sees only its own GPU, as
+    under srun --gpus-per-task 1."""
     local = size // machines
     processes = []
     for rank in range(size):
@@ -109,7 +109,7 @@ def test_without_a_master_one_line_says_so(tools, job, tmp_path):
 
 @pytest.fixture
 def namespaces():
-    """Two network namespaces with a cable between them: 10.83.0.1 and 10.83.0.2."""
+    """Two connected network namespaces: 10.83.0.1 and 10.83.0.2."""
     if os.geteuid() != 0 or not shutil.which("ip"):
         pytest.skip("network namespaces need root and the program ip")
     names = [f"gridloom{os.getpid()}{side}" for side in "ab"]
@@ -157,7 +157,7 @@ def test_a_cut_cable_is_noticed(tools, job, tmp_path, namespaces):
 
 
 def wait_until_running(tmp_path, timeout=60):
-    """Until operations of a communicator are under way."""
+    """Waits until a communicator has run some operations."""
     end = time.monotonic() + timeout
     while time.monotonic() < end:
         if any(re.search(r"operation[1-9]\d\.", path.name) for path in (tmp_path / "nccl").glob("*/*")):
@@ -181,7 +181,7 @@ def test_others_of_a_killed_rank_end_and_say_why(tools, job, tmp_path, victim):
         os.kill(find_children(run.pid)[victim], signal.SIGKILL)
         begin = time.monotonic()
         _, err = run.communicate(timeout=60)
-        # Liveness is a second, and the job gets two more to stop; a busy machine takes longer, but no 30 s.
+        # Liveness is one second and stopping the job two more; a busy machine takes longer, but less than 20 s.
         assert time.monotonic() - begin < 20
     finally:
         run.kill()

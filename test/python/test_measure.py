@@ -1,4 +1,4 @@
-"""`gridloom devices --measure`: the cluster file it writes, what compile makes of it, and what it refuses."""
+"""`gridloom devices --measure`: the cluster file that it writes, its use by compile, and what it refuses."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from gridloom import zoo
 
 @pytest.fixture(scope="module")
 def measured(tools, tmp_path_factory):
-    """This machine, measured as three ranks; what the command printed."""
+    """This machine, measured as three ranks, and the command's output."""
     path = tmp_path_factory.mktemp("measure") / "lab.json"
     printed = tools.call("devices", "--measure", "-o", path, "--ranks", "3", "--quick", "--json")
-    assert printed.stderr == ""  # progress is for terminals
+    assert printed.stderr == ""  # progress is printed on terminals only
     return path, json.loads(printed.stdout)
 
 
@@ -79,7 +79,7 @@ def without(text: str, name: str) -> str:
 
 
 def test_ranks_that_take_turns_compute_longer(tools, measured, mlp, tmp_path):
-    """Three ranks on one core take three times as long as three on cores of their own."""
+    """Three ranks that share one core take three times as long as with a core each."""
     text = measured[0].read_text()
     cluster = json.loads(text)
     cluster["device_kinds"][0]["cores"] = cluster["devices"][0]["cores"] = 1
@@ -94,7 +94,7 @@ def test_ranks_that_take_turns_compute_longer(tools, measured, mlp, tmp_path):
 
 
 def test_a_rank_alone(tools, tmp_path):
-    """There are no collectives to measure, and no links."""
+    """No collectives and no links to measure."""
     tools.call("devices", "--measure", "-o", tmp_path / "one.json", "--ranks", "1", "--quick")
     cluster = json.loads((tmp_path / "one.json").read_text())
     assert cluster["links"] == [] and cluster["devices"][0]["cores"] == cluster["device_kinds"][0]["cores"]
@@ -149,7 +149,7 @@ def test_wrong_use(tools, options, why):
 
 
 def test_without_a_compiler(tools, tmp_path):
-    """The runtime can be installed alone; kernels to time cannot be made then."""
+    """The runtime can be installed alone, without the compiler that makes the kernels to time."""
     alone = tmp_path / "bin" / "gridloom"
     alone.parent.mkdir()
     alone.write_bytes(tools.path("gridloom").read_bytes())
@@ -160,12 +160,12 @@ def test_without_a_compiler(tools, tmp_path):
 
 
 def children(of: int) -> list[int]:
-    """Processes that `of` has started, by their command lines' program."""
+    """The ids of the processes that `of` has started."""
     return [int(pid) for pid in Path(f"/proc/{of}/task/{of}/children").read_text().split()]
 
 
 def wait_for_ranks(process: subprocess.Popen, count: int) -> list[int]:
-    """The ranks of a job that is measured: children with the parent's program."""
+    """The ids of the measuring ranks: children that run the parent's program."""
     program = os.readlink(f"/proc/{process.pid}/exe")
     for _ in range(6000):
         found = []
@@ -173,7 +173,7 @@ def wait_for_ranks(process: subprocess.Popen, count: int) -> list[int]:
             try:
                 if os.readlink(f"/proc/{child}/exe") == program:
                     found.append(child)
-            except OSError:  # it has ended
+            except OSError:  # already ended
                 pass
         if len(found) >= count:
             return found
@@ -183,7 +183,7 @@ def wait_for_ranks(process: subprocess.Popen, count: int) -> list[int]:
 
 
 def test_a_rank_that_dies(tools, tmp_path):
-    """What is left of the transport says who is gone; nothing is written."""
+    """The transport reports which rank is gone, and nothing is written."""
     command = [tools.path("gridloom"), "devices", "--measure", "-o", tmp_path / "c.json", "--ranks", "4", "--quick"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         os.kill(wait_for_ranks(process, 4)[1], signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""compile --measure-best: the candidates that the simulator finds fastest are run, and the fastest is kept."""
+"""compile --measure-best: runs the candidates that the simulator finds fastest, and keeps the fastest."""
 
 from __future__ import annotations
 

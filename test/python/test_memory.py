@@ -1,4 +1,4 @@
-"""What a plan takes of a device: one number everywhere, and a limit that holds."""
+"""Memory that a plan needs on a device: one number everywhere, and a limit that is kept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STATIC = zoo.Gpt2Config(layers=6, hidden=48, heads=4, vocabulary=50, positions=2
 
 
 def write(name, folder):
-    """A model, and the options that bind its dimensions."""
+    """A model and the options that bind its dimensions."""
     if name == "gpt2-states":
         config = zoo.Gpt2Config(layers=2, hidden=32, heads=4, vocabulary=50, positions=32, cache="static")
         path = zoo.save(zoo.gpt2(config, zoo.Random(0)), folder / "model.onnx")
@@ -33,13 +33,13 @@ def inspect(tools, plan) -> dict:
 @pytest.mark.parametrize("mesh", MESHES, ids=lambda mesh: mesh or "one")
 @pytest.mark.parametrize("name", ["gpt2", "gpt2-states", "llama", "moe", "resnet", "unet", "vit"])
 def test_a_limit_holds(tools, tmp_path, name, mesh):
-    """A plan is made if and only if what is allocated on each device is within the limit."""
+    """Compilation succeeds if and only if each device's allocated memory is within the limit."""
     path, options = write(name, tmp_path)
     command = ["compile", path, "-o", tmp_path / "m.plan", *options, *(["--mesh", mesh] if mesh else [])]
     compiled = tools.call(*command).stdout
     ranks = inspect(tools, tmp_path / "m.plan")["memory_of_a_rank"]
     most = max(ranks, key=lambda rank: rank["total"])
-    # Summary, report and view have one number.
+    # Summary, report and view agree.
     report = json.loads((tmp_path / "m.plan" / "report.json").read_text())
     assert report["memory"]["total_bytes"] == most["total"]
     assert report["candidates"][0]["memory_bytes"] == most["total"]
@@ -59,7 +59,7 @@ def test_a_limit_holds(tools, tmp_path, name, mesh):
 
 
 def told_change(tools, path, *options):
-    """The change that an error suggests, as options."""
+    """The error, and the change that it suggests, as an option and its value."""
     refused = tools.call("compile", path, *options, check=False)
     assert refused.returncode == 1
     (error,) = refused.stderr.strip().splitlines()
@@ -74,7 +74,7 @@ def told_change(tools, path, *options):
     ids=lambda value: value if isinstance(value, str) else " ".join(value) or "one",
 )
 def test_states_count(tools, tmp_path, limit, given):
-    """The caches are most of it. What is suggested does fit."""
+    """Most of the memory is caches. The suggested change must fit."""
     path = zoo.save(zoo.gpt2(STATIC, zoo.Random(0)), tmp_path / "gpt2.onnx")
     options = ["-o", tmp_path / "m.plan", "--dim", "batch=16", "--dim", "sequence=1", "--memory-limit", limit]
     options += ["--state", "past_*=present_*"]
@@ -101,19 +101,19 @@ def test_what_no_change_helps(tools, tmp_path):
 
 
 def test_an_estimate_refuses_nothing_that_fits(tools, tmp_path):
-    """Scores of attention are never stored on a GPU; what they would take does not count."""
+    """On a GPU attention's scores are never stored and must not count."""
     config = zoo.Gpt2Config(layers=2, hidden=256, heads=16, vocabulary=50, positions=1024)
     path = zoo.save(zoo.gpt2(config, zoo.Random(0)), tmp_path / "gpt2.onnx")
     options = ["--dim", "batch=2", "--dim", "sequence=1024", "--target", "cuda:sm_90", "--precision", "bf16"]
     options += ["--devices", "2"]
-    scores = 16 * 1024 * 1024 * 2  # of one request in 16 bits; three times that was the least that was accepted
+    scores = 16 * 1024 * 1024 * 2  # of one request in 16 bits; an estimate that counted scores refused limits below three times this
     tools.compile(path, tmp_path / "m.plan", *options, "--memory-limit", 2 * scores)
     (rank, *_) = inspect(tools, tmp_path / "m.plan")["memory_of_a_rank"]
     assert rank["total"] <= 2 * scores
 
 
 def test_numbers_agree(tools, tmp_path):
-    """Collectives are counted and numbered alike by inspect and explain, and times of candidates sum up."""
+    """inspect and explain number and count collectives in the same way, and the specialisations' times sum up."""
     config = zoo.Gpt2Config(layers=2, hidden=32, heads=4, vocabulary=50, positions=32, cache="static")
     path = zoo.save(zoo.gpt2(config, zoo.Random(0)), tmp_path / "gpt2.onnx")
     options = ["--dim", "batch=2", "--dim", "sequence=8,1", "--state", "past_*=present_*"]
@@ -140,7 +140,7 @@ def test_numbers_agree(tools, tmp_path):
 
 
 def test_too_few_operations_for_a_pipeline(tools, tmp_path):
-    """The model as a whole is at fault, not a node of its graph's name."""
+    """The error is about the whole model, not about a node that has the graph's name."""
     path = zoo.save(zoo.mlp([4, 4], zoo.Random(0)), tmp_path / "m.onnx")
     options = ["-o", tmp_path / "m.plan", "--dim", "batch=4", "--mesh", "pipe=8"]
     refused = tools.call("compile", path, *options, check=False)
@@ -153,7 +153,7 @@ LAYERS, WIDTH, RANKS = 8, 512, 4
 
 @pytest.mark.parametrize("batch", [4096, 512], ids=["compute", "communication"])
 def test_gathered_weights_are_there_when_they_are_needed(tools, tmp_path, batch):
-    """Weights in shards are gathered one layer ahead: two layers at once, whichever takes longer, gathers or compute."""
+    """Sharded weights are gathered one layer ahead: two layers are held at a time, whether gathers or compute take longer."""
     path = zoo.save(zoo.mlp([WIDTH] * (LAYERS + 1), zoo.Random(0)), tmp_path / "mlp.onnx")
     sharded = [part for name in ("x", "layer.*.weight") for part in ("--shard", f"{name}=[{{data}}, {{}}]")]
     options = ["--dim", f"batch={batch}", "--mesh", f"data={RANKS}"]

@@ -1,4 +1,4 @@
-"""What a loaded session keeps in memory."""
+"""Resident memory of a loaded session."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import gridloom
 from gridloom import zoo
 
-# Prints how much a load and a run add to what is resident.
+# Prints by how much a load and each run increase resident memory.
 PROGRAM = """
 import gc, json, sys
 import numpy as np
@@ -31,7 +31,7 @@ print(json.dumps(found))
 
 
 def test_weights_that_are_copied_are_resident_once(tools, tmp_path):
-    """Rows of 2048 are padded, so all are copied; their pages of the file go."""
+    """Rows of 2048 elements are padded, so all weights are copied; the file's pages must be released."""
     model = zoo.save(zoo.mlp([2048, 2048, 2048, 2048, 2048], zoo.Random(0)), tmp_path / "mlp.onnx")
     plan = gridloom.compile(model, dims={"batch": 4}, tools=tools.folder)
     weights = 4 * 2048 * 2048 * 4

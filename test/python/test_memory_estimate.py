@@ -1,4 +1,4 @@
-"""What a device will keep, estimated before partitioning, against what is allocated."""
+"""A device's memory, estimated before partitioning, compared with the allocated memory."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TERMS = ["weights_bytes", "states_bytes", "inputs_and_outputs_bytes"]
 
 
 def is_near(estimated, allocated) -> bool:
-    """Within 10 % of what is allocated, at most 5 % below."""
+    """At most 10 % above the allocated memory and 5 % below it."""
     return 0.95 * allocated <= estimated <= 1.1 * allocated
 
 
 def find_far(tools, path, *options) -> list[dict]:
-    """The stages that are not estimated well; nothing is compiled to code for it."""
+    """The stages whose estimate is off, without generating code."""
     report = json.loads(tools.call("plan", path, *options, "--json").stdout)
     assert report["devices"] and all(device["allocated_bytes"] > 0 for device in report["devices"])
     return [d for d in report["devices"] if not is_near(d["estimated_bytes"], d["allocated_bytes"])]
@@ -52,7 +52,7 @@ def small(request, tmp_path_factory):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_zoo(tools, small, target):
-    """Libraries of attention and convolutions, channels last, merged products, kernels for few rows."""
+    """Covers library attention and convolutions, channels last, merged products, kernels for few rows."""
     path, options, name = small
     far = {}
     for mesh in MESHES:
@@ -66,7 +66,7 @@ def test_the_zoo(tools, small, target):
 
 @pytest.mark.parametrize("target, seeds", [("cpu", [1, 2, 3]), ("bf16", [4])], ids=["cpu", "bf16"])
 def test_random_strategies(tools, small, target, seeds):
-    """Windows and reductions that are split communicate within themselves."""
+    """Split windows and reductions communicate inside an operation."""
     path, options, _ = small
     far = {}
     for mesh in ["x=4", "x=2,y=2"]:
@@ -84,7 +84,7 @@ def test_the_report_has_the_estimate_beside_what_is_allocated(tools, tmp_path, t
 
 
 def test_chunked_products(tools, tmp_path):
-    """What the request asks of communication counts, too."""
+    """Options for communication are part of the estimate."""
     path = zoo.save(zoo.mlp([64, 256, 64], zoo.Random(0)), tmp_path / "mlp.onnx")
     options = ["--dim", "batch=64", "--mesh", "model=2", "--chunk-matmul", "4"]
     check(compile_memory(tools, tmp_path, path, *options))
@@ -102,7 +102,7 @@ def test_states_of_several_specialisations(tools, tmp_path, mesh):
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_gathered_weights(tools, tmp_path, ranks):
-    """Gathers are put off in the estimate, too."""
+    """The estimate delays gathers, too."""
     path = zoo.save(zoo.mlp([512] * 9, zoo.Random(0)), tmp_path / "mlp.onnx")
     sharded = [part for name in ("x", "layer.*.weight") for part in ("--shard", f"{name}=[{{data}}, {{}}]")]
     memory = compile_memory(tools, tmp_path, path, "--dim", "batch=4096", "--mesh", f"data={ranks}", *sharded)
@@ -112,7 +112,7 @@ def test_gathered_weights(tools, tmp_path, ranks):
 
 @pytest.mark.parametrize("batches", [2, 4])
 def test_micro_batches(tools, tmp_path, batches):
-    """What is sent has a slot for the micro-batch on its way."""
+    """Sent values have a slot for the micro-batch in transfer."""
     path = zoo.save(zoo.mlp([64] * 5, zoo.Random(0)), tmp_path / "mlp.onnx")
     memory = compile_memory(
         tools, tmp_path, path, "--dim", "batch=256", "--mesh", "pipe=2", "--microbatches", batches
@@ -121,7 +121,7 @@ def test_micro_batches(tools, tmp_path, batches):
 
 
 def test_auto_does_not_allocate_what_is_far_above_the_limit(tools, tmp_path):
-    """Candidates are refused by their estimates; the one that fits is found."""
+    """Estimates far above the limit refuse candidates; one that fits is still found."""
     config = zoo.Gpt2Config(layers=2, hidden=256, heads=4, vocabulary=50, positions=64)
     path = zoo.save(zoo.gpt2(config, zoo.Random(0)), tmp_path / "gpt2.onnx")
     options = ["--dim", "batch=4", "--dim", "sequence=8", "--devices", "4"]

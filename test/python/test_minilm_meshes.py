@@ -1,4 +1,4 @@
-"""The slice: MiniLM through every phase, on several ranks, equal to ONNX Runtime on real sentences."""
+"""MiniLM through every phase, on several ranks, equal to ONNX Runtime on real sentences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def stages(mesh: str) -> int:
 
 @pytest.fixture(scope="module")
 def plan_of(tools, minilm_path, tmp_path_factory):
-    """Compiles MiniLM for a mesh once per module."""
+    """Plans of MiniLM by mesh, each compiled once per module."""
     plans = {}
 
     def compile(mesh: str, *options, batch: str = str(BATCH)):
@@ -87,8 +87,7 @@ def test_one_sentence_on_three_stages_has_one_microbatch(tools, plan_of, minilm_
     inputs = sentences(1, LENGTH)
     run = tools.run(plan, inputs, tmp_path)
     check(run.outputs["embedding"], minilm_reference(inputs))
-    # One micro-batch visits three stages in turn: two thirds of the ranks' time is idle, but how much of it a busy
-    # machine shows is not for a test to say.
+    # One micro-batch visits three stages in turn: two thirds of the ranks' time is idle, but on a busy machine the measured share varies.
     assert 0 < run.measure("bubble") < 100, run.text
 
 
@@ -144,7 +143,7 @@ def test_weights_of_another_shape_are_refused(tools, plan_of, tmp_path):
 
 
 def code_of(plan) -> dict[str, bytes]:
-    """What ranks execute: programs and kernels."""
+    """The files that ranks execute: programs and kernels."""
     files = sorted([*plan.glob("*.pb"), *(plan / "kernels").iterdir()])
     return {str(f.relative_to(plan)): f.read_bytes() for f in files}
 

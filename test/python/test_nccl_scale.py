@@ -1,6 +1,6 @@
-"""Plans for up to 64 GPUs on the fake driver and the fake NCCL: who calls what in which order, and one rank's calls failing.
+"""Plans for up to 64 GPUs on the fake driver and the fake NCCL: the calls of all ranks and their order, and failures of one rank's calls.
 
-The default runs sample the calls that fail on large meshes; GRIDLOOM_EXHAUSTIVE=1 has every call of a rank fail."""
+By default the failing calls are sampled on large meshes; with GRIDLOOM_EXHAUSTIVE=1 every call of a rank fails once."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ import pytest
 from gridloom import zoo
 
 EXHAUSTIVE = bool(os.environ.get("GRIDLOOM_EXHAUSTIVE"))
-SMALL = 8  # ranks up to which every call fails in turn
+SMALL = 8  # up to this many ranks every call fails in turn
 COUNTS = [2, 2, 2, 3, 4, 4, 4, 6, 6, 8, 8, 8, 12, 16, 16, 24, 32, 48, 64, 64]
 
 
 def draw_mesh(seed: int) -> str:
-    """Axes whose sizes multiply to COUNTS[seed]: each prime factor goes to one of them."""
+    """A random mesh of COUNTS[seed] devices: each prime factor goes to one axis."""
     rng = random.Random(seed)
     sizes = {"data": 1, "model": 1, "pipe": 1}
     rest, prime = COUNTS[seed], 2
     while rest > 1:
         while rest % prime:
             prime += 1
-        # Models have four layers or more.
+        # Models have at least four layers.
         sizes[rng.choice([axis for axis in sizes if axis != "pipe" or sizes[axis] * prime <= 4])] *= prime
         rest //= prime
     return ",".join(f"{axis}={size}" for axis, size in sizes.items() if size > 1)

@@ -1,10 +1,10 @@
-"""A hundred steps of every optimizer against optax in float64, of which the gradients are JAX's: a second oracle beside
-test_train_float.py's recurrences by hand, and of another origin.
+"""A hundred steps of every optimizer against optax in float64, with JAX's gradients: an oracle that is independent of test_train_float.py's
+recurrences.
 
-Where optax has another convention than the one that `compile --help` names, what makes it the same is in the case: eps outside of the
-root and an accumulator of 0 where PyTorch has it so, a penalty in place of decoupled decay, a rate that decays. Left out: NAdam, since
-optax's has no decay of the momentum and corrects by another step; SGD's dampening, which optax lacks. optax clips by
-limit / norm, PyTorch and Gridloom by limit / (norm + 1e-6), which is 2e-6 here."""
+Where optax's convention differs from the one that `compile --help` names, the case compensates: eps outside of the root and an
+accumulator of 0 as in PyTorch, a penalty instead of decoupled decay, a rate that decays. Left out: NAdam, because optax's has no
+momentum decay and corrects by another step; SGD's dampening, which optax lacks. optax clips by limit / norm, PyTorch and Gridloom by
+limit / (norm + 1e-6), a difference of 2e-6 here."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ STEPS, BATCH = 100, 16
 
 
 def penalized(decay: float, rule) -> optax.GradientTransformation:
-    """L2: the decay is in the gradient, as PyTorch's `weight_decay` is but for AdamW's."""
+    """L2 decay, added to the gradient, as for `weight_decay` of PyTorch's optimizers other than AdamW."""
     return optax.chain(optax.add_decayed_weights(decay), rule)
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """`make` gives optax's rule of a learning rate."""
+    """`make` builds optax's rule for a learning rate."""
 
     text: str
     rate: float
@@ -83,7 +83,7 @@ def measure_loss(weights, x, labels):
 
 
 def train_by_optax(model, batches, case: Case):
-    """Losses and norms of the gradients before clipping, the weights, and their running averages."""
+    """Losses and norms of the unclipped gradients, the weights, and their running averages."""
     rule = case.make(case.rate)
     if case.clip:
         rule = optax.chain(optax.clip_by_global_norm(case.clip), rule)

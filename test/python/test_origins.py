@@ -1,4 +1,4 @@
-"""Every collective of a plan says which node of the ONNX file it is for, and who needs it."""
+"""Every collective of a plan names the node of the ONNX file that it is for, and why it is needed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def show_collectives(tools, plan):
 
 
 def check_causes(path, collectives):
-    """A cause quotes the node that needs what is communicated, or the output."""
+    """A cause quotes the node, or the output, that needs the communicated value."""
     graph = onnx.load(path, load_external_data=False).graph
     names = {node.name for node in graph.node} | {output.name for output in graph.output}
     assert collectives, "nothing is communicated"
@@ -46,7 +46,7 @@ def check_causes(path, collectives):
 
 
 def check_prices(report):
-    """What each collective takes in the simulated step, and how much of that nothing hides."""
+    """Each collective has a time in the simulated step, and the part of it that is exposed."""
     for collective in report["collectives"]:
         assert collective["because"] and collective["time_us"] > 0, collective
         assert 0 <= collective["exposed_us"] <= collective["time_us"] * (1 + 1e-9) + 1e-6, collective
@@ -74,7 +74,7 @@ def test_collectives_have_causes(tools, tmp_path, name, mesh):
 
 
 def test_parts_of_an_input_have_an_origin(tools, tmp_path):
-    """The bias of a packed projection is an input: its parts, cut in stage 0 and read in stage 1, are of the node that reads it."""
+    """The bias of a packed projection is an input: its slices, made in stage 0 and read in stage 1, have the reading node as origin."""
     make = onnx.helper.make_node
     nodes = [make("Tanh", ["y"], ["t"], name="first"), make("MatMul", ["x", "w"], ["m"], name="packed"), make("Add", ["m", "b"], ["s"], name="shift")]
     nodes += [make("Split", ["s", "sizes"], ["p", "q"], axis=1, name="split"), make("Mul", ["p", "q"], ["z"], name="join")]
@@ -90,7 +90,7 @@ def test_parts_of_an_input_have_an_origin(tools, tmp_path):
 
 
 def test_a_halo_has_a_cause(tools, tmp_path):
-    """A picture that is cut into strips: convolutions read their neighbours' rows."""
+    """An image split into strips: convolutions read their neighbours' rows."""
     path = zoo.save(zoo.unet(zoo.Random(0), depth=2, width=8, image=32), tmp_path / "unet.onnx")
     split = ["--mesh", "x=4", "--shard", "pixels=[{},{},{x},{}]", "--strategy", "dp"]
     tools.compile(path, tmp_path / "m.plan", "--dim", "batch=1", *split)

@@ -1,7 +1,7 @@
 """`gridloom inspect PLAN --format html`: the page in a browser, its numbers, what is refused, and hostile names.
 
-The browser is Debian's Chromium. A check is a script that is put at the end of a copy of the page; what it finds is read from the
-document that the browser prints. Screenshots are kept in build/test-results/page.
+The browser is Debian's Chromium. A check is a script appended to a copy of the page; its result is read from the document that the
+browser prints. Screenshots are kept in build/test-results/page.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Browser:
         return result
 
     def evaluate(self, page, script: str, *options):
-        """The value of the last expression of `script`, a function's body, in the page once it is there."""
+        """The result of `script`, the body of a function, run once the page is ready."""
         assert page.read_text().count("</body>") == 1
         probe = f"""<script>addEventListener('load', () => {{
             const found = (() => {{ {script} }})();
@@ -56,7 +56,7 @@ class Browser:
         return json.loads(html.unescape(found))
 
     def shoot(self, page, name: str, height: int) -> dict[str, np.ndarray]:
-        """Screenshots, by colour scheme."""
+        """Screenshots by colour scheme."""
         SHOTS.mkdir(parents=True, exist_ok=True)
         pictures = {}
         for scheme, number in (("light", 1), ("dark", 0)):
@@ -123,7 +123,7 @@ def show(tools, plan, view) -> dict:
     return json.loads(tools.call("inspect", plan, view, "--json").stdout)
 
 
-# Rows of a table as shown: cells' numbers where they have any, else their text.
+# Rows of a table as shown: numbers of cells that have one, else their text.
 ROWS = """const rows = (id) => [...document.querySelectorAll(`#${id} tbody tr`)].map((row) => [...row.cells].map((cell) => cell.dataset.value === undefined ? cell.textContent : Number(cell.dataset.value)));
 const head = (id, key) => document.querySelector(`#${id} th button[data-key=${key}]`);
 const column = (id, key) => { const at = [...document.querySelectorAll(`#${id} th button`)].findIndex((one) => one.dataset.key === key); return rows(id).map((row) => row[at]); };
@@ -139,7 +139,7 @@ def test_a_script_error_is_seen(browser, page_of, tmp_path):
 
 @pytest.mark.parametrize("name", ["data", "tensor", "pipeline", "resnet", "deep"])
 def test_it_is_drawn(browser, page_of, name):
-    """All sections, in light and dark colours, nothing wider than the window, no text of a picture over another."""
+    """All sections are drawn, in light and dark colours; nothing is wider than the window, and no texts of a drawing overlap."""
     page = page_of(name)
     found = browser.evaluate(page, """
         const boxes = (drawing) => [...drawing.querySelectorAll('text')].map((text) => text.getBoundingClientRect());
@@ -197,7 +197,7 @@ def test_numbers_are_those_of_inspect(tools, browser, plans, page_of, name):
 
 
 def test_the_timeline_is_the_simulators(tools, plans):
-    """timeline.json has the times, the memory and the steps of `simulate`."""
+    """timeline.json has the same times, memory and steps as `simulate`."""
     for name in ("tensor", "pipeline"):
         (program,) = json.loads((plans(name) / "timeline.json").read_text())["programs"]
         simulated = json.loads(tools.call("simulate", plans(name), "--json").stdout)
@@ -313,7 +313,7 @@ def test_a_real_run_stands_beside_the_simulated_one(tools, browser, plans, tmp_p
         return {groups: timeline.groups.map((group) => [group.title, group.note]), about: document.querySelector('#timeline .about').textContent, took: data.trace.step_ms,
                 simulated: data.programs[0].step_ms, fitted: document.querySelector('#timeline input').checked,
                 steps: data.trace.ranks.map((rank) => rank.streams.reduce((sum, stream) => sum + stream.blocks.length / 5, 0))};""")
-    assert found["fitted"] == (found["took"] > 4 * found["simulated"])  # a first run takes long
+    assert found["fitted"] == (found["took"] > 4 * found["simulated"])  # a first run is slow
     assert [note for _, note in found["groups"]] == ["simulated", "measured", "measured"] * 2
     assert [title for title, note in found["groups"] if note == "measured"] == ["Rank 0", "Rank 2", "Rank 1", "Rank 3"]
     assert "run.json took" in found["about"] and found["took"] == pytest.approx(took / 1e3, rel=1e-3)
@@ -329,7 +329,7 @@ HOSTILE = "</script><script>document.documentElement.dataset.pwned=1</script>"
 
 
 def test_names_are_text(tools, browser, tmp_path):
-    """Names of nodes, weights and inputs, a folder's and a trace's are shown as they are, and run nothing."""
+    """Hostile names of nodes, weights, inputs, folders and traces are shown as text, and run nothing."""
     names = [HOSTILE, "<img src=x onerror=document.documentElement.dataset.pwned=2>", "{{data}} {{script}} ${1} \\u003c '\" &lt; \u2028 ü"]
     weight = onnx.numpy_helper.from_array(np.ones((8, 8), np.float32), names[0] + "weight")
     nodes = [helper.make_node("MatMul", [names[2], weight.name], ["y"], name=names[0]), helper.make_node("Relu", ["y"], [names[1]], name=f"/{names[1]}/{names[2]}")]
@@ -341,7 +341,7 @@ def test_names_are_text(tools, browser, tmp_path):
     assert page.read_text().lower().count("<script") == 2
     found = browser.evaluate(page, """return [document.documentElement.dataset.pwned, document.querySelectorAll('script').length, document.querySelectorAll('img').length,
         document.title, document.querySelector('#tensors').textContent, document.querySelector('#model').textContent, document.querySelector('#collectives').textContent]""")
-    assert found[:3] == [None, 3, 0]  # the third is the probe
+    assert found[:3] == [None, 3, 0]  # the third is the test's own script
     assert found[3] == "<script>{{data}}.plan - gridloom"
     assert names[0] + "weight" in found[4] and names[2] in found[4] and "img src=x" in found[5] and names[0] in found[6]
 
@@ -367,7 +367,7 @@ def copy_of(plan, folder):
 
 
 def test_a_hundred_thousand_operations(tools, browser, plans, tmp_path):
-    """A report of that size: the page stays small, says what it leaves out, and opens."""
+    """With a report of that size the page stays small, says what it leaves out, and opens."""
     plan = copy_of(plans("data"), tmp_path)
     report = json.loads((plan / "report.json").read_text())
     kinds = ["loom.add", "loom.dot_general", "loom.reshape", "loom.softmax"]
@@ -415,7 +415,7 @@ def test_what_is_refused(tools, plans, tmp_path):
     assert "page.html exists and is no page of gridloom inspect; choose another --output, or --force" in refused(tools, 1, *ask, "-o", page)
     assert page.read_text() == "mine"
     write(tools, plan, page, "--force")
-    write(tools, plan, page)  # a page of its own is replaced
+    write(tools, plan, page)  # its own page may be replaced
     assert "exists and is no page" in refused(tools, 1, *ask, "-o", tmp_path)
     assert "cannot be written: No such file or directory" in refused(tools, 1, *ask, "-o", tmp_path / "none" / "page.html")
 
@@ -457,7 +457,7 @@ DEEP_TEXT = "[" * 100_000 + "]" * 100_000
 
 
 def test_files_that_nest_deeply(tools, plans, tmp_path):
-    """Readers call themselves for a list in a list, and a stack ends."""
+    """Recursive readers would overflow the stack."""
     plan, page = copy_of(plans("tensor"), tmp_path), tmp_path / "page.html"
     known = (plan / "report.json").read_text()
     (plan / "report.json").write_text('{"warnings": ' + DEEP_TEXT + "," + known.lstrip()[1:])
@@ -474,7 +474,7 @@ def test_files_that_nest_deeply(tools, plans, tmp_path):
     trace = tmp_path / "trace.json"
     trace.write_text('{"traceEvents": ' + DEEP_TEXT + "}")
     assert "has more than 64 lists" in refused(tools, 1, "inspect", plans("tensor"), "--format", "html", "-o", page, "--trace", trace)
-    # As many as a reader takes.
+    # The deepest nesting that readers accept.
     (plan / "timeline.json").unlink()
     (plan / "report.json").write_text('{"warnings": ' + "[" * 60 + "]" * 60 + "," + known.lstrip()[1:])
     write(tools, plan, page)
@@ -484,7 +484,7 @@ def test_reports_that_no_compiler_wrote(tools, browser, plans, tmp_path):
     plan, page = copy_of(plans("tensor"), tmp_path), tmp_path / "page.html"
     known = json.loads((plan / "report.json").read_text())
     often = {"name": "/often", "op": "loom.add", "type": "tensor<8x4xf32>", "sharding": "#dist.sharding<@mesh, [{" + ", ".join(['"data"'] * 64) + "}, {}]>", "origin": ""}
-    # A scope and a node that would have one text, if names and texts were joined by new lines.
+    # A scope and a node whose texts would be equal if names and texts were joined by newlines.
     scope = {"name": "/h.0/y\n\nOP TYPE /leaf", "op": "q", "type": "t", "sharding": "s", "origin": ""}
     node = {"name": "/h.1/y", "op": "OP", "type": "TYPE", "sharding": "\n\n0", "origin": ""}
     (plan / "report.json").write_text(json.dumps(known | {"values": [scope, node, *known["values"], often]}))
@@ -495,7 +495,7 @@ def test_reports_that_no_compiler_wrote(tools, browser, plans, tmp_path):
     assert [one["name"] for one in data["model"]["tree"]["children"][:2]] == ["h.0", "h.1"]
     browser.evaluate(page, "return 1")
 
-    # Numbers that no integer holds are the nearest that one does.
+    # Numbers outside the integers' range are clamped.
     for value in (1e300, -1e300, -1, 1e19, 2**64 - 1):
         huge = json.loads(json.dumps(known))
         for number in ("total_bytes", "limit_bytes"):
@@ -520,7 +520,7 @@ def show_json(tools, *call) -> dict:
 
 
 def test_searching_in_folded_names_is_arithmetic(browser, page_of):
-    """A row stands for a range of numbers, of any length; what is found is what a list of them would show."""
+    """A row may stand for a huge range of numbers; a search must find what a list of them would contain."""
     found = browser.evaluate(
         page_of("data"),
         """const slow = (text, word) => {

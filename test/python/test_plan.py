@@ -1,4 +1,4 @@
-"""Reading plans and finding tools, without either of them built."""
+"""Reading plans and finding tools, with neither of them built."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_what_is_no_plan_is_refused(tmp_path):
 
 
 def test_compile_passes_every_option_on(tmp_path):
-    # A compiler that notes how it was called: the real one is tested elsewhere.
+    # A fake compiler that records its arguments; other tests run the real one.
     tool = tmp_path / "gridloom-compile"
     tool.write_text(
         "#!/usr/bin/env python3\nimport json, pathlib, sys\n"

@@ -1,4 +1,4 @@
-"""Planning that ends before it is finished: --plan-time, --plan-work and Ctrl-C take the best plan found so far."""
+"""Planning that is stopped early: --plan-time, --plan-work and Ctrl-C give the best plan found so far."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def deep(tmp_path_factory):
-    """Takes seconds to plan for many devices."""
+    """A model that takes seconds to plan for many devices."""
     sizes = {"hidden": 1024, "heads": 8, "vocabulary": 5000, "positions": 64}
     return zoo.MODELS["gpt2"].write(tmp_path_factory.mktemp("stop") / "deep.onnx", shapes_only=True, layers=24, **sizes)
 
@@ -42,7 +42,7 @@ def plan(tools, path, *options) -> dict:
     return json.loads(tools.call("plan", path, *DIMS, *options, "--json").stdout)
 
 
-# The time is over
+# Time limits
 
 
 @pytest.mark.parametrize("options", [["--devices", "4"], ["--devices", "4", "--no-seeds"]], ids=["auto", "searches"])
@@ -72,7 +72,7 @@ def test_with_enough_time_nothing_changes(tools, model):
 
 @pytest.mark.parametrize("mesh", ["x=2,y=2", "pipe=2,x=4"])
 def test_a_search_that_is_ended_keeps_to_the_memory(tools, model, mesh):
-    """The first splits of a search do not fit, and more of it is run until some do."""
+    """The search's first splits do not fit in memory, so it continues until some do."""
     options = ["--mesh", mesh, "--strategy", "search"]
     whole = max(row["allocated_bytes"] for row in plan(tools, model, *options)["devices"])
     ended = []
@@ -91,7 +91,7 @@ def test_a_search_that_is_ended_keeps_to_the_memory(tools, model, mesh):
 
 
 def test_a_search_that_is_ended_says_no_bound_that_it_does_not_have(tools, tmp_path):
-    """It has looked at one way to cut the batch, and nothing is known of the others."""
+    """Only one way to cut the batch has been searched, so there is no bound for the others."""
     model = zoo.save(zoo.mlp([64, 128, 64, 128, 64], zoo.Random(0)), tmp_path / "mlp.onnx")
     options = ["--mesh", "pipe=2,x=2,y=2", "--strategy", "search", "--microbatches", "2", "--plan-time", "0"]
     tools.compile(model, tmp_path / "m.plan", "--dim", "batch=64", *options)
@@ -102,7 +102,7 @@ def test_a_search_that_is_ended_says_no_bound_that_it_does_not_have(tools, tmp_p
     assert json.loads(tools.call("explain", tmp_path / "m.plan", "--json").stdout)["bound"].endswith(none)
 
 
-# The work is done
+# Work limits
 
 
 @pytest.mark.parametrize("options", [["--devices", "4"], ["--mesh", "pipe=2,x=4", "--strategy", "search", "--memory-limit", "550KiB"]], ids=["auto", "one"])
@@ -122,7 +122,7 @@ def test_so_much_work_has_one_result(tools, model, tmp_path, options):
 
 
 def test_any_work_has_one_result(tools, model):
-    """Of two threads the second may begin to simulate a search's plan for which no step is left."""
+    """With two threads, the second may start to simulate a search's plan when no work is left for it."""
     options = ["--cluster", "HGX-H100x1", "--target", "cuda:sm_90", "--memory-limit", "1GiB"]
     for work in range(1, plan(tools, model, *options)["plan_steps"] + 1):
         one, two = (plan(tools, model, *options, "--plan-work", work, "--jobs", jobs) for jobs in (1, 2))
@@ -130,7 +130,7 @@ def test_any_work_has_one_result(tools, model):
 
 
 def test_the_work_is_repeated(tools, model, tmp_path):
-    """A plan says what it was compiled with: planned again it is the same."""
+    """A plan records its limit on work: planned again, it is the same."""
     tools.compile(model, tmp_path / "m.plan", *DIMS, "--devices", "4", "--plan-work", "30", "-q")
     report = json.loads((tmp_path / "m.plan" / "report.json").read_text())
     assert report["options"]["plan-work"] == 30
@@ -141,7 +141,7 @@ def test_the_work_is_repeated(tools, model, tmp_path):
 
 
 def test_what_is_asked_of_a_stopped_plan(tools, model, tmp_path):
-    """Planned again without a clock; the same work holds, and the answer says if that ended it."""
+    """why-not plans without the clock but with the work limit, and the answer says whether the limit ended it."""
 
     def ask(*options) -> dict:
         tools.compile(model, tmp_path / "m.plan", *DIMS, "--devices", "4", *options, "-q", "--force")
@@ -167,13 +167,13 @@ def test_refusals(tools, model, flag, value):
 
 
 class OnATerminal:
-    """A command whose messages go to a terminal, and whose output does not."""
+    """A command with its messages on a terminal and its output in a pipe."""
 
     def __init__(self, tools, *arguments):
         self.ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 60, 0, 0))
         command = [tools.path("gridloom"), *map(str, arguments)]
-        # A shell that starts a test in the background has it ignore the signal.
+        # A shell makes background jobs ignore the signal.
         restore = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, preexec_fn=restore)
         os.close(theirs)
@@ -198,7 +198,7 @@ class OnATerminal:
             time.sleep(0.01)
 
     def wait_for(self, pattern: str) -> None:
-        """Waits until that has been shown."""
+        """Waits until the terminal shows the pattern."""
         self.wait_until(lambda: re.search(pattern, self.shown), repr(pattern))
 
     def catches_interrupts(self) -> bool:
@@ -251,7 +251,7 @@ def test_an_interrupt_ends_what_has_no_terminal(tools, deep):
     command = [tools.path("gridloom"), "plan", deep, *MANY, "--json"]
     restore = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=restore)
-    time.sleep(0.5)  # whenever it comes
+    time.sleep(0.5)  # at any moment
     process.send_signal(signal.SIGINT)
     out, messages = process.communicate(timeout=300)
     assert process.returncode == -signal.SIGINT and not out and not messages

@@ -1,8 +1,8 @@
-"""--precision: what 16 bits and TF32 cost, measured against ONNX Runtime's f32, on the CPU and on fake GPUs.
+"""--precision: errors of 16 bits and TF32, measured against ONNX Runtime's f32, on the CPU and on fake GPUs.
 
-Errors are of the largest output. A result of p digits is off by 2^-p at most, sums of K products of rounded factors by
-about 2^-p whatever K is (their errors add up as a random walk, and so do the terms), and layers add up likewise: the
-bounds below are about four times 2^-p times the root of the number of roundings in a row, and twice what was measured."""
+Errors are relative to the largest output. A result of p digits is off by at most 2^-p, sums of K products of rounded factors by about
+2^-p for any K (errors add up like a random walk, and so do the terms), and layers add up likewise: the bounds below are about four times
+2^-p times the root of the number of consecutive roundings, and twice the measured errors."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def error(actual: np.ndarray, expected: np.ndarray) -> float:
 
 
 def within(precision: str, actual: np.ndarray, expected: np.ndarray) -> None:
-    """Near enough, and not so near that nothing was rounded."""
+    """The error is within the bound, but large enough to show that values were rounded."""
     assert 1e-6 < error(actual, expected) <= BOUNDS[precision]
 
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory):
-    """Model, inputs and what ONNX Runtime makes of them."""
+    """Model, inputs and ONNX Runtime's result."""
     path = zoo.save(zoo.bert(BERT, zoo.Random(0)), tmp_path_factory.mktemp("bert") / "bert.onnx")
     inputs = {
         "input_ids": np.random.default_rng(0).integers(0, 50, (4, 8)),
@@ -51,7 +51,7 @@ def test_minilm_on_the_cpu(tools, minilm_path, minilm_reference, tmp_path, preci
     assert f"in {precision}" in printed.stdout
     run = tools.run(plan, inputs, tmp_path)
     within(precision, run.outputs["embedding"], minilm_reference(inputs))
-    # Weights are converted when they are loaded: the files stay f32, the devices' memory halves.
+    # Weights are converted on loading: the files stay f32, but the devices' memory halves.
     report = json.loads((plan / "report.json").read_text())
     assert report["precision"] == gridloom.Plan.read(plan).precision == precision
     assert all(weight.dtype in (np.float32, np.int64) for weight in gridloom.Plan.read(plan).weights)
@@ -81,7 +81,7 @@ def test_check_knows_the_precision(tools, bert, tmp_path, monkeypatch):
     plan = tmp_path / "bert.plan"
     tools.compile(path, plan, "--dim", "batch=4", "--dim", "sequence=8", "--mesh", "model=2", "--precision", "bf16")
     assert "PASS" in tools.call("check", plan, "--oracle", "ort", "--input", "attention_mask=1").stdout
-    # Without the precision's tolerance the same outputs differ.
+    # With f32's tolerance the same outputs differ.
     for dump in (plan / "ir").glob("*.mlir"):
         dump.write_text(dump.read_text().replace('loom.precision = "bf16"', 'loom.other = "bf16"'))
     checked = tools.call("check", plan, "--oracle", "ort", "--input", "attention_mask=1", check=False)
@@ -115,7 +115,7 @@ def test_a_residual_network(tools, tmp_path, precision):
 @pytest.mark.parametrize("precision", ["bf16", "f16"])
 @pytest.mark.parametrize("mesh", ["data=1", "model=2"])
 def test_gpt2_with_a_cache(tmp_path, precision, mesh):
-    """Sixteen tokens one by one: the cache is kept in 16 bits, and rounds nothing twice."""
+    """Sixteen tokens one by one: the cache is kept in 16 bits, and nothing is rounded twice."""
     config = zoo.Gpt2Config(layers=2, hidden=48, heads=4, vocabulary=97, positions=32, cache="static")
     path = zoo.save(zoo.gpt2(config, zoo.Random(0)), tmp_path / "gpt2.onnx")
     plan = gridloom.compile(
@@ -154,14 +154,14 @@ def test_what_there_is_not(tools, bert, tmp_path, options, said):
 
 
 def test_a_weight_is_sharded_by_its_name(tools, bert, tmp_path):
-    """Its 16-bit copy goes by the name, too."""
+    """The pin also applies to its 16-bit copy."""
     path, inputs, expected = bert
     plan = tmp_path / "bert.plan"
     name = "embeddings.word_embeddings.weight"
     dims = "--dim", "batch=4", "--dim", "sequence=8"
     tools.compile(path, plan, *dims, "--mesh", "model=2", "--precision", "bf16", "--shard", f"{name}=[{{}},{{model}}]")
     within("bf16", tools.run(plan, inputs, tmp_path / "named").outputs["embedding"], expected)
-    # The annotated model says it of the weight, and needs no mesh to be compiled again.
+    # The annotated model has the sharding at the weight, and compiles again without --mesh.
     annotated, again = tmp_path / "annotated.onnx", tmp_path / "again.plan"
     options = "--precision", "bf16", "--shard", f"{name}=[{{}},{{model}}]", "--emit-onnx", annotated
     tools.compile(path, plan, *dims, "--mesh", "model=2", *options)
@@ -174,11 +174,11 @@ def test_a_weight_is_sharded_by_its_name(tools, bert, tmp_path):
 
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 def test_activations_join_multiplications(tools, fake_gpus, tmp_path, monkeypatch, precision):
-    """GPT-2's gelu; where the library has no such algorithm the plan's kernel does it."""
+    """GPT-2's gelu is an epilogue; if the library has no algorithm with it, the plan's fallback kernel computes it."""
     model = zoo.MODELS["gpt2"].make(layers=2, hidden=32, heads=4, vocabulary=50, positions=16)
     path, plan = zoo.save(model, tmp_path / "gpt2.onnx"), tmp_path / "gpt2.plan"
     dims = "--dim", "batch=2", "--dim", "sequence=8"
-    # Without cuDNN's attention, which leaves out what a mask hides where the model adds -3.4e38.
+    # Without cuDNN's attention, which skips masked scores where the model adds -3.4e38.
     tools.compile(path, plan, *dims, "--target", "cuda:sm_90", "--no-cudnn", "--precision", precision)
     assert "+ bias + gelu" in tools.call("inspect", plan, "schedule").stdout
     inputs = {"input_ids": np.random.default_rng(0).integers(0, 50, (2, 8))}
@@ -203,7 +203,7 @@ def test_measured_algorithms_are_kept(tools, fake_gpus, bert, tmp_path, monkeypa
     (file,) = (plan / "autotune").glob("*.json")
     choices = json.loads(file.read_text())["choices"]
     assert choices and all(c["microseconds"] < c["guess_microseconds"] for c in choices.values())
-    # Another load uses them, and has nothing to measure; the plan is as whole as before.
+    # The next load uses them and measures nothing.
     written = file.stat().st_mtime_ns
     result = tools.run(plan, inputs, tmp_path / "used", "--in-process", "--autotune")
     assert file.stat().st_mtime_ns == written and "warning" not in result.text
@@ -212,7 +212,7 @@ def test_measured_algorithms_are_kept(tools, fake_gpus, bert, tmp_path, monkeypa
     result = tools.run(plan, inputs, tmp_path / "damaged", "--in-process")
     warnings = [line for line in result.text.splitlines() if "warning" in line]
     assert len(warnings) == 1 and f"{file.name} is ignored: it is damaged" in warnings[0]
-    # Where nothing can be written, the run goes on.
+    # If the file cannot be written, the run continues.
     shutil.rmtree(file.parent)
     file.parent.write_text("in the way")
     result = tools.run(plan, inputs, tmp_path / "unwritable", "--in-process", "--autotune")

@@ -1,4 +1,4 @@
-"""Shardings of the zoo's models: every value that stays whole says why, and the reason holds."""
+"""Shardings of the zoo's models: every replicated value has a reason, and the reason is true."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def shape_of(value):
 
 
 def get_reason(value):
-    """The reason a value is whole; None when an axis other than micro splits it."""
+    """The reason why a value is replicated; None if an axis other than micro splits it."""
     axes = re.findall(r'"(\w+)"', value["sharding"])
     if [axis for axis in axes if axis != "micro"]:
         assert "replicated" not in value["origin"], value
@@ -77,14 +77,14 @@ def test_every_whole_value_has_a_reason(tools, models, tmp_path, name, mesh):
         if least is None:
             assert reason == "the mesh has axis 'pipe' alone, for stages"
             continue
-        # What can be judged from outside.
+        # Reasons that the report alone can confirm.
         assert (reason == "it is one element") == (elements == 1)
         assert reason.startswith("its largest dimension") == (elements > 1 and max(shape_of(value)) < least)
-        # A node that is named is one of the model's.
+        # A named node must be one of the model's.
         if match := re.search(r" at '([^']+)'$", reason):
             assert any(match.group(1) in v["name"] for v in report["values"]), reason
     assert (split > 0) == (least is not None)
-    # Each kind of reason is reported once, as a remark.
+    # Each kind of reason is one remark.
     printed = sum("replicated: " in remark for remark in report["remarks"])
     assert 0 < printed <= 20 or whole == 0
 
@@ -99,7 +99,7 @@ def test_explain_gives_the_reason(tools, models, tmp_path):
 
 
 def test_uneven_heads_are_split(tools, models, tmp_path):
-    """6 heads over 5: cut between heads, so that no device has all of them."""
+    """6 heads over 5 devices: split between heads, so that no device has all of them."""
     path, dims = models["bert"]
     tools.compile(path, tmp_path / "m.plan", *dims, "--mesh", "model=5")
     values = {v["name"]: v for v in json.loads((tmp_path / "m.plan" / "report.json").read_text())["values"]}

@@ -1,8 +1,7 @@
-"""What PyTorch's exporters write, compiled for every target, precision and mesh: all of it compiles, or is refused for a
-reason that the model has.
+"""Exports of PyTorch's exporters, compiled for every target, precision and mesh: each compiles, or is refused for a reason in the model.
 
-    GRIDLOOM_EXPORTS=FOLDER     holds NAME.EXPORTER.onnx, or .onnx.xz of them; without it nothing runs
-    GRIDLOOM_EXPORTS_EVERY=5    compiles each fifth case only, spread over models, meshes, targets and precisions"""
+GRIDLOOM_EXPORTS=FOLDER     holds NAME.EXPORTER.onnx, or .onnx.xz of them; without it nothing runs
+GRIDLOOM_EXPORTS_EVERY=5    compiles each fifth case only, spread over models, meshes, targets and precisions"""
 
 from __future__ import annotations
 
@@ -23,18 +22,18 @@ MESHES = ["data=2", "model=2", "data=2,model=2", "pipe=2"]
 TARGETS = ["cpu", "cuda:sm_90"]
 PRECISIONS = ["f32", "bf16", "f16"]
 
-# Sizes by the name of the open dimension; of single models where they need others.
+# Sizes by the name of the open dimension; some models need other ones.
 SIZES = {"batch": 4, "seq": 16, "samples": 400, "s10": 4, "s86": 4, "s12": 10, "s29": 8, "s71": 8}
 
-# Operators that may stop a model whatever it is compiled for.
+# Errors of models with operators that no target supports.
 UNSUPPORTED = {
     "embbag.dyn20": r"carries a sequence",
     "hf_mixtral_e.ts17": r"Split.*: splits dimension 0, whose length NonZero .* computes at run time \(at most 5\)",
     "retinanet_resnet50_fpn.ts17": r"TopK.*'K' must be integers known at compile time",
 }
-# A mesh that a model has too little for: an axis that splits nothing, more stages than operations.
+# Errors for a mesh that is too large for a model: an axis that splits nothing, more stages than operations.
 TOO_LITTLE = re.compile(r"axis '(\w+)' of 2 devices splits nothing of the model|cannot cut .* into 2 stages|(fewer|smaller) than the")
-# Of those, models that must be split over an axis, and how many of their 2-D weights at least.
+# Models that an axis must split, and the least share of their 2-D weights that it splits.
 SPLIT = {
     "big_gpt2.dyn20": 8 / 9,
     "big_llama.dyn20": 13 / 16,

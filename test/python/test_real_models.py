@@ -1,4 +1,4 @@
-"""Trained models as users have them: equal to ONNX Runtime on every mesh, and right about real inputs."""
+"""Trained models as users have them: equal to ONNX Runtime on every mesh, and with sensible results for real inputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from real_models import MODELS
 from gridloom import backend
 
 MESHES = ["", "data=4", "model=4", "data=2,model=2", "pipe=2"]
-# What runs without --full.
+# Runs without --full.
 QUICK = {
     ("ocr-detector", "data=2,model=2"), ("ocr-recogniser", "model=4"), ("file-types", ""), ("file-types", "pipe=2"),
     ("notes", "data=4"), ("voice", "pipe=2"), ("voice", "data=2,model=2"),
@@ -21,8 +21,8 @@ CASES = [
     for name in MODELS
     for mesh in MESHES
 ]
-# Of an output's largest value; or three times how far ONNX Runtime is from itself without its optimisations, where that
-# is more: the note model takes logarithms of nearly nothing.
+# Relative to an output's largest value; or three times the difference between ONNX Runtime with and without optimisations, if that is
+# larger: the note model takes logarithms of values near zero.
 TOLERANCE = 1e-4
 
 
@@ -50,7 +50,7 @@ def test_reference_makes_sense(reference, name):
 @pytest.mark.parametrize("name,mesh", CASES)
 def test_equals_onnxruntime(reference, name, mesh):
     inputs, expected, spread = reference(name)
-    # The classifier has no pair of layers that a strategy would split: its last one is, by hand.
+    # No strategy splits the classifier, which has no pair of layers: its last layer is split by hand.
     by_hand = {"jax2tf_get_logits_/Const_24:0": "[{model},{}]"} if name == "file-types" and "model" in mesh else None
     program = backend.prepare(onnx.load(str(MODELS[name].path())), mesh=mesh, shard=by_hand, threads=0)
     outputs = program.run(inputs)

@@ -1,4 +1,4 @@
-"""What `gridloom run` refuses before anything runs, and how it says so."""
+"""What `gridloom run` refuses before it runs anything, and the messages."""
 
 from __future__ import annotations
 
@@ -65,4 +65,4 @@ def test_another_model_of_the_same_size_is_noticed(tools, plan):
         assert "the plan was compiled from" in line and "compile again" in line
     finally:
         model.write_bytes(before)
-    tools.call("run", plan, "--dim", "batch=4", "--input", "x=ones")  # another date is none
+    tools.call("run", plan, "--dim", "batch=4", "--input", "x=ones")  # a changed timestamp alone does not matter

@@ -1,4 +1,4 @@
-"""The scripts that others rely on to tell failure from success."""
+"""The scripts' exit codes and output, which others rely on."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ int main(int count, char **words) { stumble((char *)(long)count); return words[0
 
 
 def test_a_crash_shows_where_it_was(tmp_path):
-    """Or says who has the dump: the pattern is the whole machine's."""
+    """Shows the stack, or says who gets the dump: the core pattern is the whole machine's."""
     (tmp_path / "begin").touch()
     (tmp_path / "crash.c").write_text(CRASH)
     subprocess.run(["clang-22", "-g", "-O0", "-fno-builtin", "crash.c", "-o", "crash"], cwd=tmp_path, check=True)
@@ -122,7 +122,7 @@ def test_names_of_dumps(pattern, name, fits):
 
 
 def test_bootstrap_has_nothing_to_do_here():
-    # The tests run in what it made: a second run is silent and quick.
+    # The tests run in its result: a second run is silent and quick.
     result = subprocess.run([ROOT / "scripts" / "bootstrap"], capture_output=True, text=True, timeout=60)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
@@ -136,14 +136,14 @@ def test_scripts_parse_and_run_from_anywhere(script):
 
 
 def test_the_full_run_stays_below_8_hours():
-    """On two cores, with three builds: of the tree, and with either kind of sanitizer."""
+    """On two cores, including three builds: a plain one and two with sanitizers."""
     shares = re.findall(r"^  (?:section|sampled) (\S+) (\d+) ", (ROOT / "scripts" / "test").read_text(), re.M)
     full = [int(seconds) for _, seconds in shares if seconds != "0"]
     assert len(full) > 15 and sum(full) + 3600 <= 8 * 3600
 
 
 def copy_script(folder: Path, sections: str) -> None:
-    """scripts/test in a tree whose sections are these; a section `NAME pass|fail|hang` leaves a result, or does not."""
+    """Copies scripts/test with the given sections; a section `NAME pass|fail|hang` leaves a result, or hangs."""
     (folder / "scripts").mkdir()
     (folder / "bin").mkdir()
     text = (ROOT / "scripts" / "test").read_text()

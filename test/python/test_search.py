@@ -1,4 +1,4 @@
-"""--strategy search: a solver chooses all splits. Plans are compared with the unsplit program; links are made free, so that all splits pay."""
+"""--strategy search: a solver chooses all splits. Plans are compared with the unsplit program; links are free, so that every split pays."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def models(tmp_path_factory):
 
 
 def bind(model, **other) -> list[str]:
-    """Sizes of the dimensions that the model has open."""
+    """--dim for the model's open dimensions."""
     inputs = onnx.load(str(model), load_external_data=False).graph.input
     names = {dim.dim_param for value in inputs for dim in value.type.tensor_type.shape.dim}
     return [part for name, size in (SIZES | other).items() if name in names for part in ("--dim", f"{name}={size}")]
@@ -63,7 +63,7 @@ def test_what_is_found_computes_the_same(tools, models, tmp_path, name, mesh):
 @pytest.mark.parametrize("mesh", PIPELINES)
 @pytest.mark.parametrize("name", zoo.SMALL)
 def test_stages_compute_the_same(tools, models, tmp_path, name, mesh):
-    """Encoders run in micro-batches of a row or two; what decoders read of all rows at once keeps them from it."""
+    """Encoders run in micro-batches of one or two rows; in decoders, operations that read all rows at once prevent that."""
     milliseconds, bound = search(tools, models(name), tmp_path / "m.plan", "--mesh", mesh, "--microbatches", "4", batch=8)
     assert 0 < bound <= milliseconds
     assert "PASS" in tools.call("check", tmp_path / "m.plan").stdout
@@ -72,7 +72,7 @@ def test_stages_compute_the_same(tools, models, tmp_path, name, mesh):
 
 @pytest.mark.parametrize("name", ["gpt2-static", "llama-static"])
 def test_stages_keep_the_states_of_two_specialisations(tools, models, tmp_path, name):
-    """Prompts and single tokens are cut alike, and share the weights of each stage and its caches."""
+    """Prompts and single tokens are cut into the same stages, and share each stage's weights and caches."""
     model = models(name)
     options = ["--dim", "sequence=4,1", "--state", "past_*=present_*", "--mesh", "pipe=2,x=2", "--remarks"]
     cluster = ["--cluster", model.parent / "free.json", "--strategy", "search"]
@@ -81,7 +81,7 @@ def test_stages_keep_the_states_of_two_specialisations(tools, models, tmp_path, 
 
 
 def test_the_sum_of_stages_bounds_the_step(tools, models, tmp_path):
-    """m + p - 1 steps of the slowest stage take no less than as many of the mean one."""
+    """m + p - 1 steps of the slowest stage take at least as long as m + p - 1 steps of the mean one."""
     times = {}
     for count in (1, 2, 4):
         options = ["--mesh", "pipe=2,x=2", "--microbatches", str(count)]
@@ -91,7 +91,7 @@ def test_the_sum_of_stages_bounds_the_step(tools, models, tmp_path):
 
 
 def make_hosts(rate_between: float) -> dict:
-    """Two hosts of two devices each."""
+    """Two hosts with two devices each."""
     inside = [{"ends": [host, f"in-{host}"], "latency_seconds": 0, "bytes_per_second": 1e12} for host in "ab"]
     between = [{"ends": [f"in-{host}", "network"], "latency_seconds": 0, "bytes_per_second": rate_between} for host in "ab"]
     devices = [{"name": host, "kind": "slow", "count": 2} for host in "ab"]
@@ -101,8 +101,8 @@ def make_hosts(rate_between: float) -> dict:
 @pytest.mark.parametrize("strategy", ["search", "auto"])
 @pytest.mark.parametrize("rate, has_stages", [(2e5, True), (1e12, False)])
 def test_slow_links_between_hosts_carry_transfers_of_stages(tools, tmp_path, strategy, rate, has_stages):
-    """A host has no room for all weights. A reduction after each pair of products, or weights from the other host, take
-    longer than rows that go there once; with fast links all devices share each product."""
+    """A host has no room for all weights. Over slow links, an all_reduce after each pair of products, or reading weights of the other
+    host, takes longer than sending rows there once; with fast links all devices share each product."""
     (tmp_path / "hosts.json").write_text(json.dumps(make_hosts(rate)))
     model = zoo.save(zoo.mlp([256, 1024] * 4 + [256], zoo.Random(0)), tmp_path / "mlp.onnx")
     options = ["--dim", "batch=16", "--cluster", tmp_path / "hosts.json", "--memory-limit", "3MiB", "--strategy", strategy]
@@ -115,13 +115,14 @@ def test_slow_links_between_hosts_carry_transfers_of_stages(tools, tmp_path, str
 
 @pytest.mark.parametrize("name", ["vit", "resnet", "llama"])
 def test_more_axes_are_no_slower(tools, models, tmp_path, name):
-    """What two devices can do four can; of free links they are faster."""
+    """Four devices can do what two can, and with free links they are faster."""
     times = [search(tools, models(name), tmp_path / f"{i}.plan", "--mesh", mesh)[0] for i, mesh in enumerate(MESHES[::2])]
     assert times[1] < times[0]
 
 
 def test_a_pin_binds_nothing_but_its_value(tools, models, tmp_path):
-    """Rows of an input that are pinned apart are exchanged where links are free, rather than all weights read by all."""
+    """If an input's rows are pinned as split, they are exchanged where links are free; the pin must not force all weights to be
+    gathered."""
     model = zoo.save(zoo.mlp([256] * 5, zoo.Random(0)), models("vit").parent / "mlp.onnx")
     pin = ["--shard", f"{onnx.load(str(model)).graph.input[0].name}=[{{x}},{{}}]"]
     free, pinned = (search(tools, model, tmp_path / "m.plan", "--mesh", "x=4", *more, batch=4) for more in ([], pin))
@@ -129,7 +130,7 @@ def test_a_pin_binds_nothing_but_its_value(tools, models, tmp_path):
 
 
 def test_links_that_take_for_ever_are_not_used(tools, models, tmp_path):
-    """Times that are longer than any number of picoseconds are no reward."""
+    """Times too long to count in picoseconds must not overflow."""
     cluster = FREE | {"links": [FREE["links"][0] | {"latency_seconds": 1e8, "bytes_per_second": 1e-6}]}
     (tmp_path / "slow.json").write_text(json.dumps(cluster))
     model = models("vit")
@@ -148,7 +149,7 @@ def test_auto_weighs_what_is_found_against_strategies(tools, models, tmp_path):
     (chosen,) = [candidate for candidate in candidates if candidate["reason"] == "chosen"]
     slower = [candidate for candidate in candidates if candidate["reason"] == "slower"]
     assert slower
-    for candidate in slower:  # those that are not simulated have larger sums
+    for candidate in slower:  # candidates that are not simulated have larger sums
         assert chosen["simulated_ms"] <= candidate["simulated_ms"] or not candidate["simulated_ms"]
         assert candidate["sum_ms"] > 0
 
@@ -161,7 +162,7 @@ def test_auto_searches_at_most_three_axes(tools, tmp_path, mesh, is_searched):
 
 
 def test_the_fastest_in_the_simulator_is_chosen(tools, tmp_path):
-    """Of the few with the least sums; these two do not always agree, by a percent for the U-Net."""
+    """Of the few candidates with the least sums; sums and simulation do not always agree, for the U-Net by a percent."""
     small = {"hidden": 256, "heads": 8, "vocabulary": 2000}
     subjects = {
         "gpt2": (small | {"layers": 4, "positions": 128}, ["--dim", "batch=8", "--dim", "sequence=64"]),
@@ -179,7 +180,7 @@ def test_the_fastest_in_the_simulator_is_chosen(tools, tmp_path):
         (chosen,) = [row for row in rows if row["verdict"] == "chosen"]
         assert chosen["simulated_ms"] == min(row["simulated_ms"] for row in simulated)
         assert chosen["simulated_ms"] == pytest.approx(sum(program["step_ms"] for program in found["programs"]))
-        sums = {row["sum_ms"] for row in simulated}  # of equal programs one is simulated
+        sums = {row["sum_ms"] for row in simulated}  # equal programs are simulated once
         left_out = [row["sum_ms"] for row in rows if row["sum_ms"] not in sums]
         most = max(sums) if len(simulated) == 4 else 1.3 * min(sums)
         assert max(sums) <= 1.3 * min(sums) and all(each > most for each in left_out)
@@ -196,7 +197,7 @@ DEEP = {
 @pytest.mark.parametrize("cluster", [["--devices", "8"], ["--cluster", "HGX-H100x2", "--target", "cuda:sm_90"]], ids=["cpu", "H100"])
 @pytest.mark.parametrize("name", DEEP)
 def test_few_layers_tell_which_candidates_are_slower(tools, tmp_path, name, cluster):
-    """What is chosen is what would be if all candidates were weighed on the whole program, on any number of threads."""
+    """The choice equals the one with all candidates weighed on the whole program, on any number of threads."""
     options, dims = DEEP[name]
     model = zoo.MODELS[name].write(tmp_path / "m.onnx", shapes_only=True, layers=16, **options)
 
@@ -242,7 +243,7 @@ NAMED = ["--mesh", "data=2,model=2"]
     ids=["devices", "names", "stages"],
 )
 def test_without_seeds_only_searches_remain(tools, models, tmp_path, devices, meshes):
-    """Whatever axes are called: only an axis of stages is what its name says."""
+    """Axes may have any names: only an axis of stages has a special one."""
     model = models("vit")
     tools.compile(model, tmp_path / "m.plan", *bind(model), *devices, "--no-seeds")
     report = json.loads((tmp_path / "m.plan" / "report.json").read_text())
@@ -251,7 +252,7 @@ def test_without_seeds_only_searches_remain(tools, models, tmp_path, devices, me
     assert {each.split(":")[0] for each in candidates} == meshes
     assert report["options"]["no-seeds"] is True and "strategy" not in report["options"]
     planned = json.loads(tools.call("plan", model, *bind(model), *devices, "--no-seeds", "--json").stdout)
-    # One candidate is no choice to show.
+    # A single candidate is not listed.
     assert [row["strategy"] for row in planned.get("candidates", [planned])] == candidates
     again = json.loads(tools.call("explain", tmp_path / "m.plan", "--why-not", "mesh=data=4", "--json").stdout)
     assert again["strategy"] == "data=4: search" and "--no-seeds" in again["compile_it"]
@@ -280,7 +281,7 @@ def test_no_seeds_come_too_late_for_what_is_split(tools, models, tmp_path):
 
 
 def test_the_memory_of_devices_is_a_limit(tools, tmp_path):
-    """Split rows would take no communication, but no device has room for all weights."""
+    """Splitting rows needs no communication, but no device has room for all weights."""
     cluster = FREE | {"device_kinds": [FREE["device_kinds"][0] | {"memory_bytes": 5_000_000}]}
     (tmp_path / "small.json").write_text(json.dumps(cluster))
     model = zoo.save(zoo.mlp([256, 1024] * 4 + [256], zoo.Random(0)), tmp_path / "mlp.onnx")

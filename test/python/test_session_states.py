@@ -1,4 +1,4 @@
-"""States of a session by their whole values, and checkpoints of them, across meshes."""
+"""A session's states as unsplit values, and checkpoints of them, across meshes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from test_bindings import finish, start_ranks
 from gridloom import zoo
 from gridloom._tools import native
 
-SHAPE = (5, 6)  # divides by no mesh below
+SHAPE = (5, 6)  # no mesh below divides it
 MESHES = ["", "data=2", "model=4", "data=3,model=2"]
 
 
@@ -58,7 +58,7 @@ def test_whole_values_in_and_out(load, mesh):
         }
         np.testing.assert_array_equal(session.get_state("total"), np.zeros(SHAPE, np.float32))
         given = values()
-        session.set_state("total", np.asfortranarray(given))  # strided is fine
+        session.set_state("total", np.asfortranarray(given))  # strides are allowed
         session.set_state("count", np.array(40))
         np.testing.assert_array_equal(session.get_state("total"), given)
         session.run({"x": values(1)})
@@ -66,7 +66,7 @@ def test_whole_values_in_and_out(load, mesh):
         np.testing.assert_array_equal(total, given + values(1))
         assert session.get_state("count") == 41
         session.run({"x": values(2)})
-        np.testing.assert_array_equal(total, given + values(1))  # the caller's own
+        np.testing.assert_array_equal(total, given + values(1))  # the caller's array is not changed
 
 
 @pytest.mark.parametrize("other", MESHES)
@@ -76,7 +76,7 @@ def test_checkpoints_know_no_mesh(load, tmp_path, other):
         session.set_state("total", values())
         session.run({"x": values(1)})
         session.save(tmp_path / "run" / "step-0000000001", progress)
-        session.save(tmp_path / "run" / "step-0000000001", progress)  # in its place
+        session.save(tmp_path / "run" / "step-0000000001", progress)  # replaces it
     with load(other) as session:
         assert session.restore(tmp_path / "run") == progress
         np.testing.assert_array_equal(session.get_state("total"), values() + values(1))
@@ -131,7 +131,7 @@ def test_a_checkpoint_that_does_not_fit_changes_nothing(load, tmp_path):
 
 
 def test_ranks_of_their_own(load, tmp_path):
-    """A process for each: rank 0 gets values and writes; what one rank cannot read, none takes."""
+    """One process per rank: rank 0 gets values and writes; if one rank cannot read a checkpoint, none restores it."""
     with load("data=2") as session:
         plan = session.plan.path
     script = f"""

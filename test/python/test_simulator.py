@@ -1,4 +1,4 @@
-"""gridloom plan and gridloom simulate: times, memory, traces, measured costs, and what is refused."""
+"""gridloom plan and gridloom simulate: times, memory, traces, measured costs, and refusals."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def compiled(tools, mlp, tmp_path_factory):
 
 @pytest.mark.parametrize("name", zoo.SMALL)
 def test_memory_is_what_is_allocated(tools, tmp_path, name):
-    """The most that is live at once is all that allocation takes, but for gaps."""
+    """The peak of live memory equals the allocated memory, except for gaps."""
     model, options = zoo.SMALL[name]
     path = zoo.MODELS[model].write(tmp_path / "m.onnx", **options)
     for mesh in MESHES:
         if name.startswith("lstm") and "model" in mesh:
-            continue  # it has no weight to split
+            continue  # no weight can be split
         found = plan(tools, path, *dims_of(path), *(["--mesh", mesh] if mesh else []))
         for stage in found["stages"]:
             assert 0.95 * stage["allocated_bytes"] <= stage["peak_bytes"] <= stage["allocated_bytes"], (mesh, stage)
@@ -75,7 +75,7 @@ def test_memory_is_what_is_allocated(tools, tmp_path, name):
 
 
 def test_a_plan_is_simulated_as_it_was_planned(tools, mlp, compiled):
-    """The dump in a plan's folder gives what the compilation gives."""
+    """Simulating the dump in a plan's folder gives the results of the compilation."""
     for mesh in [*MESHES, "data=2,model=2,pipe=2"]:
         planned = plan(tools, mlp, "--dim", "batch=16", *(["--mesh", mesh] if mesh else []))
         again = simulate(tools, compiled(mesh))
@@ -92,7 +92,7 @@ def test_a_plan_is_simulated_as_it_was_planned(tools, mlp, compiled):
         assert (program["bubble_percent"] > 0) == ("pipe" in mesh), mesh
 
 
-FREE = {  # communication and launches take nothing
+FREE = {  # communication and launches are free
     "device_kinds": [{"name": "k", "memory_bytes_per_second": 1e9, "launch_seconds": 0, "collective_launch_seconds": 0,
                       "flops_per_second": {"contraction": {"f32": 1e9}, "other": {"f32": 1e9}}}],
     "devices": [{"name": "d", "kind": "k", "count": 4}],
@@ -103,7 +103,7 @@ FREE = {  # communication and launches take nothing
 
 @pytest.mark.parametrize("stages,micro", [(2, 1), (2, 8), (4, 16)])
 def test_forward_pipelines(tools, tmp_path, stages, micro):
-    """The first micro-batch goes through all stages, the others follow at the pace of the slowest."""
+    """The first micro-batch passes all stages; the others follow at the pace of the slowest stage."""
     path = zoo.save(zoo.mlp([64] * 9, zoo.Random(0)), tmp_path / "deep.onnx")
     cluster = tmp_path / "free.json"
     cluster.write_text(json.dumps(FREE))
@@ -118,7 +118,7 @@ def test_forward_pipelines(tools, tmp_path, stages, micro):
 
 
 def test_very_many_microbatches(tools, tmp_path):
-    """Some are run; the others go on at the pace of the slowest stage, and a trace says that it leaves them out."""
+    """Only some are simulated; the rest continue at the pace of the slowest stage, and the trace says that they are left out."""
     path = zoo.save(zoo.mlp([64] * 9, zoo.Random(0)), tmp_path / "deep.onnx")
     cluster, micro = tmp_path / "free.json", 50_000
     cluster.write_text(json.dumps(FREE))
@@ -139,7 +139,7 @@ def test_very_many_microbatches(tools, tmp_path):
 
 @pytest.mark.parametrize("micro", [1, 4, 16])
 def test_stages_share_cores(tools, tmp_path, micro):
-    """Four stages: of one core some stage always has it all; four cores are as good as own ones."""
+    """Four stages: a single core is never idle, and four shared cores are as good as a core each."""
     path = zoo.save(zoo.mlp([64] * 9, zoo.Random(0)), tmp_path / "deep.onnx")
     kind = FREE["device_kinds"][0] | {"cores": 1}
     found = {}
@@ -159,7 +159,7 @@ def test_stages_share_cores(tools, tmp_path, micro):
 
 
 def test_slower_links_take_longer(tools, compiled, tmp_path):
-    """Half the bandwidth, without latency or start: twice the time on the link."""
+    """Half the bandwidth, without latency or launch time: twice the time on the link."""
     times = []
     for bandwidth in (1e6, 5e5):
         link = FREE["links"][0] | {"bytes_per_second": bandwidth}
@@ -172,7 +172,7 @@ def test_slower_links_take_longer(tools, compiled, tmp_path):
 
 
 def trace_of(path) -> tuple[set, set]:
-    """Names of steps, and of tracks, by rank."""
+    """The steps and the tracks of a trace, with their ranks."""
     events = json.loads(path.read_text())["traceEvents"]
     steps = {(e["name"], e["args"]["onnx"], e["args"]["iteration"], e["pid"]) for e in events if e["ph"] == "X"}
     tracks = {(e["name"], e["args"]["name"], e["pid"]) for e in events if e["ph"] == "M"}
@@ -181,7 +181,7 @@ def trace_of(path) -> tuple[set, set]:
 
 @pytest.mark.parametrize("mesh", ["", "data=2,model=2", "data=2,pipe=2"])
 def test_traces_have_the_runtimes_names(tools, compiled, tmp_path, mesh):
-    """The steps and tracks of a stage's first rank, one for one."""
+    """The steps and tracks of each stage's first rank are the same."""
     path = compiled(mesh)
     tools.run(path, {"x": np.ones((16, 64), np.float32)}, tmp_path, "--trace", tmp_path / "run.json")
     found = simulate(tools, path, "--trace", tmp_path / "simulated.json")
@@ -194,7 +194,7 @@ def test_traces_have_the_runtimes_names(tools, compiled, tmp_path, mesh):
 
 
 def test_a_runs_own_times_predict_it(tools, compiled, tmp_path):
-    """One rank's steps are one after another: the sum of their times, whatever these are."""
+    """The steps of one rank run one after another: the total is the sum of their measured times."""
     path = compiled("")
     tools.run(path, {"x": np.ones((16, 64), np.float32)}, tmp_path, "--trace", tmp_path / "run.json")
     events = json.loads((tmp_path / "run.json").read_text())["traceEvents"]
@@ -205,7 +205,7 @@ def test_a_runs_own_times_predict_it(tools, compiled, tmp_path):
 
 
 def test_times_of_another_mesh(tools, mlp, compiled, tmp_path):
-    """Steps that are the same there take their times from it; the others are estimated."""
+    """Equal steps take their measured times; the others are estimated."""
     tools.run(compiled("data=2,model=2"), {"x": np.ones((16, 64), np.float32)}, tmp_path, "--trace", tmp_path / "run.json")
     same = plan(tools, mlp, "--dim", "batch=16", "--mesh", "data=2,model=2", "--costs", tmp_path / "run.json")
     assert same["measured_steps"] == same["steps"]
@@ -242,7 +242,7 @@ def test_costs_that_are_none(tools, compiled, tmp_path, text, why):
 
 
 def test_absent_weights(tools, tmp_path):
-    """A plan needs the weights' files, planning does not."""
+    """Compiling needs the weights' files, planning does not."""
     config = zoo.BertConfig(layers=2, hidden=64, heads=4, intermediate=128, vocabulary=100, positions=32)
     path = zoo.save(zoo.bert(config, zoo.Random(0)), tmp_path / "bert.onnx", external_data=True)
     options = ["--dim", "batch=4", "--dim", "sequence=8", "--mesh", "data=2,model=2"]
@@ -252,7 +252,7 @@ def test_absent_weights(tools, tmp_path):
     assert "which cannot be found beside" in refused(tools, "compile", path, "-o", tmp_path / "m.plan", *options)
     assert plan(tools, path, *options) == before
     onnx_model = onnx.load(str(path), load_external_data=False)
-    for tensor in onnx_model.graph.initializer:  # a path that leads elsewhere is refused all the same
+    for tensor in onnx_model.graph.initializer:  # paths out of the model's folder are still refused
         for entry in tensor.external_data:
             if entry.key == "location":
                 entry.value = f"../{data.name}"
@@ -269,7 +269,7 @@ def test_the_planner_chooses_for_a_plan_too(tools, mlp, tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["plan.strategy", "report.json"]
     assert json.loads((tmp_path / "out" / "report.json").read_text()) == found
     json.loads((tmp_path / "t.json").read_text())
-    # Nothing that a user wrote is replaced.
+    # Files that a user edited are not replaced.
     file = tmp_path / "out" / "plan.strategy"
     tools.call("plan", mlp, "--dim", "batch=16", "--devices", "4", "-o", tmp_path / "out")
     file.write_text("# mine\n" + file.read_text())

@@ -1,4 +1,4 @@
-"""gridloom-solve from outside: one line of JSON, one line for an error, and the exit codes."""
+"""gridloom-solve as a program: one line of JSON, one line for an error, and the exit codes."""
 
 from __future__ import annotations
 

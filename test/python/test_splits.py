@@ -1,4 +1,4 @@
-"""How operations are split stands in the dump of the shard phase, and partitioning does what stands there."""
+"""The shard phase's dump has each operation's splits, and partitioning follows them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def dump(tools, tmp_path, monkeypatch):
 
 
 def products(folder):
-    """The operand and result types of the products of the partitioned program."""
+    """The types of operands and results of the partitioned program's products."""
     (after,) = folder.glob("*-partition.mlir")
     return re.findall(r"loom\.dot_general .* : (\(.*\) -> \S+)", after.read_text())
 
 
 def test_partitioning_does_what_is_written(tools, dump, tmp_path):
-    """Columns, then the contraction, become rows and the contraction of another product: the same output."""
+    """Splits by columns and by the contraction are edited into splits by rows: the output is the same."""
     text = dump.read_text()
     assert PRODUCT.findall(text) == ['#dist.splits<[{}, {"model"}, {}]>', '#dist.splits<[{}, {}, {"model"}]>']
     assert products(tmp_path / "dumps")[0] == "(tensor<4x16xf32>, tensor<16x16xf32>) -> tensor<4x16xf32>"
@@ -68,7 +68,8 @@ def test_splits_that_cannot_be(tools, dump, old, new, message):
 
 
 def test_weights_that_lie_in_parts(tools, tmp_path, monkeypatch):
-    """Each device keeps a quarter of the weights' rows and gathers a weight where it is read: the batch is still what is split."""
+    """Each device stores a quarter of the weights' rows and gathers a weight where it is read: the computation is still split by the
+    batch."""
     monkeypatch.chdir(tmp_path)
     zoo.save(zoo.mlp([16, 32, 8], zoo.Random(0, scale=0.2)), "mlp.onnx")
     options = ["--dim", "batch=8", "--mesh", "data=4", "--dump-ir"]

@@ -1,5 +1,5 @@
-"""States where they lie: caches in every form a model writes them are updated row by row, in the type they are read in,
-and split as they are: a step moves no whole cache but for attention's own reading."""
+"""States updated in place: caches in every form that models use are updated row by row, in the type in which they are read, and with
+their sharding: a step moves no whole cache except for attention's own reads."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gridloom import zoo
 
 BATCH, HEADS, CAPACITY, SIZE = 2, 4, 64, 16
 FORMS = ["where", "one row", "ScatterND", "TensorScatter", "TensorScatter circular"]
-# Where a call writes, and how many rows; the cache's end is in the way of some.
+# The position of each call's write, and its number of rows; some reach the end of the cache.
 STEPS = [(0, 3), (3, 1), (4, 1), (62, 3), (63, 1)]
 
 
 def write(form: str) -> list[onnx.NodeProto]:
-    """Nodes that write `new` [batch, heads, n, size] into `past` at the position `at` [1]: `present`."""
+    """Nodes that write `new` [batch, heads, n, size] into `past` at position `at` [1], giving `present`."""
     make = helper.make_node
     if form.startswith("TensorScatter"):
         mode = "circular" if "circular" in form else "linear"
@@ -68,7 +68,7 @@ def write(form: str) -> list[onnx.NodeProto]:
 
 
 def attention(form: str, path):
-    """y = softmax(q k') k', where k' is the cache after `new w` is written."""
+    """y = softmax(q k^T) k, where k is the cache after `new` = x w is written."""
     make = helper.make_node
     nodes = [
         make("MatMul", ["x", "w"], ["new"]),
@@ -159,7 +159,7 @@ def names(cell: str) -> set[str]:
 
 
 def check_steps(tools, plan, states: set[str], cache_bytes: int) -> None:
-    """No step copies a state; who writes one updates what it reads; kernels read each state once."""
+    """No step copies a state; a step that writes one also reads it; kernels read each state once."""
     steps = inspect(tools, plan, "schedule", "schedule")
     kernels = {kernel["symbol"]: kernel for kernel in inspect(tools, plan, "kernels", "kernels")}
     written = set()
@@ -182,7 +182,7 @@ def check_steps(tools, plan, states: set[str], cache_bytes: int) -> None:
 @pytest.mark.parametrize("target", ["cpu", "cuda:sm_90"])
 @pytest.mark.parametrize("precision", ["f32", "bf16", "f16"])
 def test_a_step_moves_no_whole_cache(tools, tmp_path, target, precision):
-    """The zoo's GPT-2, one token: where each of 4 caches took 24 bytes per element, attention's reading is left."""
+    """The zoo's GPT-2, one token: only attention reads the 4 caches."""
     config = zoo.Gpt2Config(layers=2, hidden=64, heads=4, vocabulary=97, positions=1024, cache="static")
     path = zoo.save(zoo.gpt2(config, zoo.Random(3, scale=0.2)), tmp_path / "gpt2.onnx")
     plan = tmp_path / "gpt2.plan"
@@ -206,7 +206,7 @@ def test_every_form_of_cache_is_updated_in_place(tools, tmp_path, form):
     assert memory["states"] == cache and memory["arena"] < cache
     with gridloom.load(plan) as session:
         given = cases(form)
-        # A result is a mean of rows: off by what those are rounded, and by the roundings of its shares.
+        # A result is a mean of rows: the error is that of rounding the rows and the softmax's shares.
         largest = max(np.abs(case["x"] @ weight).max() for case in given)
         for case, expected in zip(given, reference(weight, given, "circular" in form), strict=True):
             assert 1e-6 < np.abs(session.run(case)["y"] - expected).max() < 4 * 2**-9 * largest
@@ -215,7 +215,7 @@ def test_every_form_of_cache_is_updated_in_place(tools, tmp_path, form):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("mesh", ["", "model=2", "data=2,model=2"])
 def test_split_caches(tmp_path, form, mesh):
-    """Split over requests and heads: each device updates its own part, and nothing is communicated."""
+    """Split over requests and heads: each device updates its own part, without communication."""
     path, weight = attention(form, tmp_path / "model.onnx")
     sharding = "[{%s},{%s},{},{}]" % tuple(axis if axis in mesh else "" for axis in ("data", "model"))
     shard = {"past": sharding, "x": sharding, "q": sharding}
@@ -239,7 +239,7 @@ def test_forms_on_fake_gpus(run, tmp_path, form):  # noqa: F811
 
 
 GPT2 = zoo.Gpt2Config(layers=2, hidden=32, heads=4, vocabulary=53, positions=32, cache="static")
-# Two heads share keys and values.
+# Two query heads share a key head.
 LLAMA = zoo.LlamaConfig(
     layers=2, hidden=32, heads=4, kv_heads=2, intermediate=64, vocabulary=53, positions=32, cache="static"
 )
@@ -258,7 +258,7 @@ LLAMA = zoo.LlamaConfig(
     ids=lambda value: type(value).__name__ if isinstance(value, (zoo.Gpt2Config, zoo.LlamaConfig)) else str(value),
 )
 def test_decoding_in_16_bits_on_fake_gpus(run, tools, tmp_path, config, mesh, strategy):  # noqa: F811
-    """A prompt, then tokens one by one, as CUDA graphs: what ONNX Runtime gives, within what 16 bits cost."""
+    """A prompt, then single tokens, as CUDA graphs: equal to ONNX Runtime within the error of 16 bits."""
     make = zoo.gpt2 if config is GPT2 else zoo.llama
     path = zoo.save(make(config, zoo.Random(3, scale=0.2)), tmp_path / "model.onnx")
     plan = gridloom.compile(
@@ -293,7 +293,7 @@ def test_decoding_in_16_bits_on_fake_gpus(run, tools, tmp_path, config, mesh, st
 
 @pytest.mark.parametrize("target", ["cpu", "cuda:sm_90"])
 def test_rows_of_the_state_itself(run, tmp_path, target):  # noqa: F811
-    """What is written is read from where it is written to: that needs a second memory."""
+    """The update reads the memory that it writes, so it needs a second buffer."""
     nodes = [
         helper.make_node("Add", ["past", "x"], ["sum"], name="/Add"),
         helper.make_node("ScatterElements", ["sum", "rows", "sum"], ["present"], name="/ScatterElements", axis=0),

@@ -1,4 +1,4 @@
-"""Strategy files: what the shard phase decided, written, read again, changed by hand and refused."""
+"""Strategy files: the shard phase's decisions, written, read again, changed by hand and refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def can_split(name: str, mesh: str) -> bool:
 
 
 def draw_pairs(names, meshes):
-    """All pairs; without --full every second one, others for each name."""
+    """All pairs with --full; else every second one, different ones for each name."""
     pairs = []
     for i, name in enumerate(names):
         for j, mesh in enumerate(mesh for mesh in meshes if can_split(name, mesh)):
@@ -53,13 +53,13 @@ def models(tmp_path_factory):
 
 
 def read(plan) -> dict[str, bytes]:
-    """The plan's files but those that say where its split comes from."""
+    """The plan's files, except those that say where its splits come from."""
     files = {str(p.relative_to(plan)): p.read_bytes() for p in plan.rglob("*") if p.is_file()}
     return {name: data for name, data in files.items() if name != "report.json" and not name.startswith("ir/")}
 
 
 def assert_comes_back(tools, path, folder, *options, split=()) -> dict[str, bytes]:
-    """Compiles, and compiles again as the first plan's file says: the same files."""
+    """Compiles, and compiles again with the first plan's strategy file: the plans must be equal."""
     tools.compile(path, folder / "a.plan", "-q", *options, *split)
     again = tools.compile(path, folder / "b.plan", "-q", *options, "--strategy", folder / "a.plan" / "plan.strategy")
     assert again.stderr == ""
@@ -91,7 +91,7 @@ def test_states_and_specialisations_come_back(tools, tmp_path, models, name, mes
 
 
 def test_what_differs_in_a_specialisation_comes_back(tools, tmp_path, models):
-    """One sequence is not split over two devices."""
+    """A single sequence cannot be split over two devices."""
     sizes = ["--dim", "batch=1,4", "--dim", "sequence=6,1"]
     files = assert_comes_back(tools, models("gpt2"), tmp_path, *sizes, split=["--mesh", "data=2"])
     text = files["plan.strategy"].decode()
@@ -122,7 +122,7 @@ def test_comes_back_with_the_same_further_options(tools, tmp_path, models, optio
     assert_comes_back(tools, models("gpt2"), tmp_path, *bind(models("gpt2")), *options, split=["--mesh", "data=2,model=2"])
 
 
-# Links for which every split pays, so that a search splits all it can.
+# Free links: every split pays, so that a search splits all it can.
 KIND = {"name": "slow", "memory_bytes_per_second": 1e8, "launch_seconds": 0, "collective_launch_seconds": 0}
 FREE = {
     "device_kinds": [KIND | {"flops_per_second": {"contraction": {"f32": 1e8}, "other": {"f32": 1e8}}}],
@@ -134,7 +134,7 @@ FREE = {
 
 @pytest.mark.parametrize("name,mesh", draw_pairs(zoo.SMALL, ["x=2", "x=3", "x=2,y=2"]))
 def test_what_is_searched_comes_back(tools, tmp_path, models, name, mesh):
-    """Splits of nodes that no shardings imply come back, too."""
+    """Also splits of nodes that no shardings imply."""
     path = models(name)
     (tmp_path / "free.json").write_text(json.dumps(FREE))
     assert_comes_back(tools, path, tmp_path, *bind(path), "--cluster", tmp_path / "free.json", split=["--mesh", mesh, "--strategy", "search"])
@@ -146,7 +146,7 @@ def count_reductions(plan) -> int:
 
 
 def test_partial_sums_come_back(tools, tmp_path):
-    """Two products are summed before they are reduced; without `unreduced` each is reduced by itself, and nobody else may read them."""
+    """Two products are added before they are reduced; without `unreduced` each is reduced alone; at a non-linear reader it is refused."""
     value = onnx.helper.make_tensor_value_info
     nodes = [onnx.helper.make_node(op, inputs, [name], name=name) for op, inputs, name in [("MatMul", "xa", "p"), ("MatMul", "xb", "q"), ("Add", "pq", "s"), ("Tanh", "s", "y")]]
     draw = np.random.default_rng(0)
@@ -176,7 +176,7 @@ def test_partial_sums_come_back(tools, tmp_path):
 
 
 def test_splits_of_nodes_come_back(tools, tmp_path, models):
-    """A product is split otherwise than what is around it: the file names its factors, and has no other splits."""
+    """A product's splits differ from its neighbours': the file has its factors, and no other splits."""
     path = models("llama")
     text = save(tools, path, tmp_path, *bind(path), "--mesh", "data=2,model=2")
     assert "splits:" not in text
@@ -194,7 +194,7 @@ def test_splits_of_nodes_come_back(tools, tmp_path, models):
 
 
 def test_storage_comes_back(tools, tmp_path, models):
-    """Weights in parts that are used whole: the file says so of them, and of nothing else."""
+    """Weights stored in parts and used whole: the file has their storage, and no other."""
     path = models("llama")
     stored = "*mlp*weight=stored[{data},{}]"
     files = assert_comes_back(tools, path, tmp_path, *bind(path), split=["--mesh", "data=2", "--shard", stored])
@@ -215,7 +215,7 @@ def test_layers_are_folded(tools, tmp_path):
     path = zoo.save(zoo.llama(config, zoo.Random(0)), tmp_path / "m.onnx")
     text = save(tools, path, tmp_path, *bind(path), "--mesh", "data=2,model=2")
     assert re.search(r"^  layers\.\*\.mlp\.up_proj\.weight: \[\{\}, \{model\}\]$", text, re.M), text
-    # The first layer alone has the constants that all share.
+    # Constants that all layers share belong to the first layer.
     assert all(":*" in line for line in text.splitlines() if re.search(r"layers\.\d", line)), text
     assert len(text.splitlines()) < 90
 
@@ -246,7 +246,7 @@ def test_a_file_changed_by_hand_is_obeyed(tools, tmp_path, models):
 
 
 def test_what_a_file_leaves_open_is_completed(tools, tmp_path, models):
-    """Two lines say what tensor parallelism needs of a layer; the program computes what it did."""
+    """Two lines are enough for a layer's tensor parallelism; the outputs are unchanged."""
     path = models("gpt2")
     weight = next(t.name for t in onnx.load(path).graph.initializer if "c_fc" in t.name and "weight" in t.name)
     pattern = weight.replace("0", "*")
@@ -271,13 +271,13 @@ def test_a_file_is_for_other_sizes_too(tools, tmp_path, models, name):
     tools.compile(path, tmp_path / "b.plan", *bind(path, batch=8, sequence=12), "--strategy", strategy, "-q")
     tools.compile(path, tmp_path / "c.plan", *bind(path, batch=8, sequence=12), "--mesh", mesh, "-q")
     if name.startswith("lstm"):
-        return  # a loop that is unrolled: other operations
-    # What the planner finds at the other size by itself.
+        return  # an unrolled loop: the operations differ
+    # The planner's own choice at the other size.
     assert (tmp_path / "b.plan" / "plan.strategy").read_text() == (tmp_path / "c.plan" / "plan.strategy").read_text()
 
 
 def test_factors_of_a_reshape_are_those_of_its_size(tools, tmp_path):
-    """Where the batch is one row, nothing is left to split of it; a dimension that is not there is a mistake at any size."""
+    """At batch 1 that factor does not exist; a factor that no size has is an error at any size."""
     path = zoo.save(reshape_rows(), tmp_path / "m.onnx")
     file = tmp_path / "m.strategy"
     file.write_text("strategy: 1\nmesh: a=2\nsplits:\n  /r: {d0.0: {a}}\n")
@@ -292,7 +292,7 @@ def test_factors_of_a_reshape_are_those_of_its_size(tools, tmp_path):
 
 
 def reshape_rows() -> onnx.ModelProto:
-    """Rows of a batch become rows of one matrix."""
+    """Merges the batch's rows into one matrix."""
     make, types = onnx.helper, onnx.TensorProto
     constants = {"w": np.ones((64, 64), np.float32), "s": np.array([-1, 64], np.int64)}
     nodes = [
@@ -371,7 +371,7 @@ def test_contradictions_name_both(tools, tmp_path, models):
     assert "--chunk-matmul 4 contradicts the strategy" in refuse(tools, *given, "--chunk-matmul", "4")
     error = refuse(tools, *given, "--shard", "lm_head.weight=[{data},{}]")
     assert re.search(r"line \d+: 'lm_head\.weight' is \[\{\}, .*\], but \[\{data\}, \{\}\] by --shard; keep one of them", error), error
-    # What agrees may be there.
+    # Options that agree with the file are allowed.
     tools.compile(path, tmp_path / "m.plan", *given[1:], "--mesh", "data=2,model=2", "--shard", "input_ids=[{data},{}]")
     assert "does not end in .strategy" in refuse(tools, path, *bind(path), "--save-strategy", tmp_path / "m.txt")
     assert "cannot read the strategy" in refuse(tools, path, *bind(path), "--strategy", "nowhere.strategy")
@@ -402,7 +402,7 @@ def test_what_is_said_of_a_states_output_holds_for_its_input(tools, tmp_path, mo
 
 
 def test_damaged_files_are_refused(tools, tmp_path, models):
-    """Truncated, binary, deep, huge, and changed in places: one error, or a plan, and no crash."""
+    """Truncated, binary, deeply nested, huge, and edited files: one error, or a plan, and no crash."""
     path = models("llama")
     text = save(tools, path, tmp_path, *bind(path), "--mesh", "data=2,model=2").encode()
     draw = random.Random(1)
@@ -425,7 +425,7 @@ def test_damaged_files_are_refused(tools, tmp_path, models):
 
 
 def test_resumes_with_a_file(tools, tmp_path, models):
-    """A dump from before the shard phase takes a file as the model does; one from after it does not."""
+    """A dump from before the shard phase accepts a file; one from after it does not."""
     path = models("llama")
     save(tools, path, tmp_path, *bind(path), "--mesh", "data=2,model=2")
     tools.call("compile", path, *bind(path), "--stop-after", "simplify", "--dump-ir", tmp_path / "dumps")

@@ -1,4 +1,4 @@
-"""What the command line promises: no compiler in the runtime, errors that say what to do."""
+"""Promises of the command line: the runtime needs no compiler, and errors say what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gridloom train: what the command makes of a model, data and an optimizer. The loop itself is in TrainerTest.cpp."""
+"""gridloom train: the command with a model, data and an optimizer. TrainerTest.cpp tests the loop itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MESHES = ["", "data=2", "model=2"]
 
 
 def draw(seed: int, count: int) -> dict[str, np.ndarray]:
-    """Noisy copies of ten patterns, and which of them each is."""
+    """Noisy copies of ten patterns, with the pattern's number as label."""
     patterns = np.random.default_rng(0).normal(size=(CLASSES, FEATURES))
     random = np.random.default_rng(seed)
     labels = random.integers(0, CLASSES, count)
@@ -40,7 +40,7 @@ def weights() -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """A model, and data of 500 samples, which are no whole batches."""
+    """A model, and data of 500 samples, which the batch size does not divide."""
     folder = tmp_path_factory.mktemp("train")
     make = helper.make_node
     nodes = [
@@ -67,7 +67,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def plans(tools, folder):
-    """Makes plans, each once."""
+    """Compiles plans, each once."""
 
     def get(mesh: str = "", optimizer: str = "adamw(lr=1e-2)", batch: int = BATCH) -> Path:
         name = re.sub(r"\W+", "-", f"{mesh}-{optimizer}-{batch}")
@@ -124,7 +124,7 @@ def test_the_summary_names_weights_that_no_loss_depends_on(tools, tmp_path):
 
 
 def softmax_step(values: dict[str, np.ndarray], data: dict[str, np.ndarray], rate: float) -> float:
-    """One step of gradient descent in f64, by hand; the loss before it."""
+    """Takes one step of gradient descent in f64, by formula; returns the loss before it."""
     x, labels = data["x"].astype(np.float64), data["labels"]
     a = x @ values["w1"] + values["b1"]
     h = np.maximum(a, 0)
@@ -144,7 +144,7 @@ def softmax_step(values: dict[str, np.ndarray], data: dict[str, np.ndarray], rat
 
 @pytest.mark.parametrize("mesh", MESHES)
 def test_steps_are_those_of_float64(tools, folder, plans, tmp_path, mesh):
-    """All samples are one batch, whose order does not matter; the schedule gives each step another rate."""
+    """All samples are one batch, so that their order does not matter; the schedule changes the rate at each step."""
     plan, log, run = plans(mesh, "sgd(lr=0.5)", 500), tmp_path / "log.csv", tmp_path / "run"
     schedule = ["--steps", 12, "--lr", 0.4, "--lr-schedule", "linear(warmup=4, min=0.5)"]
     tools.call("train", plan, "--data", folder / "data", *schedule, "--log", log, "--checkpoint-dir", run)
@@ -155,7 +155,7 @@ def test_steps_are_those_of_float64(tools, folder, plans, tmp_path, mesh):
         assert float(row["learning_rate"]) == pytest.approx(rate, rel=1e-6)
         assert float(row["loss"]) == pytest.approx(softmax_step(values, data, rate), rel=1e-5)
         assert float(row["count"]) == 500
-    for name, array in values.items():  # some sample is so near a ReLU's corner that f32 sees the other side
+    for name, array in values.items():  # near a ReLU's corner, f32 may take the other side for some samples
         moved = np.linalg.norm(array - weights()[name])
         assert np.linalg.norm(read_checkpoint(run)[name] - array) < 1e-3 * moved
 
@@ -165,7 +165,7 @@ def test_a_resumed_run_equals_one_without_an_interruption(tools, folder, plans, 
     plan, data = plans(mesh), folder / "data"
     common = ["--data", data, "--seed", 7, "--lr-schedule", "cosine(total=40, warmup=5)"]
     tools.call("train", plan, *common, "--steps", 40, "--checkpoint-dir", tmp_path / "whole", "--log", tmp_path / "a")
-    for steps in (17, 18, 40):  # in the middle of the second epoch, and once more
+    for steps in (17, 18, 40):  # stops in the middle of the second epoch, and once more
         options = ["--steps", steps, "--checkpoint-dir", tmp_path / "parts", "--resume", "--log", tmp_path / "b"]
         tools.call("train", plan, *common, *options)
     assert_equal(read_checkpoint(tmp_path / "whole"), read_checkpoint(tmp_path / "parts"))
@@ -219,7 +219,7 @@ def test_archives_and_patience(tools, folder, plans, tmp_path):
     assert_equal(*states)
     result = tools.call("train", plans(), "--data", tmp_path / "small.npz", check=False)
     assert result.returncode == 1 and "is compressed, as numpy.savez_compressed does" in result.stderr
-    # At a rate of 0 nothing is learned.
+    # At a rate of 0 the loss does not fall.
     options = ["--lr", 0, "--epochs", 50, "--eval-data", folder / "test", "--patience", 2]
     text = tools.call("train", plans(), "--data", folder / "data", *options).stdout
     assert "stopped early: 2 evaluations without a lower loss" in text and "47 steps, " in text

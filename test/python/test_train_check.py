@@ -1,5 +1,5 @@
-"""gridloom check of steps by optimizers that divide a gradient by its own size: what is only rounding may move a weight either way,
-and what is more is compared."""
+"""gridloom check of steps by optimizers that divide a gradient by its own size: a gradient that is only rounding may move a weight
+either way, and all else is compared."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def save_gpt(path):
     ],
 )
 def test_keys_biases_may_move_either_way(tools, tmp_path, mesh, optimizer):
-    """Attention's probabilities do not depend on them: their gradient is the rounding of a sum that is zero."""
+    """Attention's probabilities do not depend on the keys' biases: their gradient is the rounding of a zero sum."""
     options = {"train": True, "loss": "cross_entropy(logits, labels)", "optimizer": optimizer, "dims": {"batch": 4, "sequence": 6}}
     plan = gridloom.compile(save_gpt(tmp_path / "m.onnx"), tmp_path / "m.plan", mesh=mesh, tools=tools.folder, **options)
     text = tools.call("check", plan.path, "--exact", "--input", "labels=randint(0,40)").stdout
@@ -43,7 +43,7 @@ def test_keys_biases_may_move_either_way(tools, tmp_path, mesh, optimizer):
         biases = [each for each in excused if each[0] == "h.0.attn.c_attn.bias"]
         assert biases and all(0 < count <= 32 for _, count, _ in biases), excused
     assert all(count <= total / 2 for _, count, total in excused), excused
-    # Asked for bits, it says what differs.
+    # With tolerances of 0 there are no exceptions.
     result = tools.call("check", plan.path, "--rtol", 0, "--atol", 0, "--input", "labels=randint(0,40)", check=False)
     assert result.returncode == 1 and not EXCUSE.search(result.stdout)
 
@@ -72,7 +72,7 @@ MUTANTS = {
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_wrong_updates_are_found(tools, adam_plan, tmp_path, mutant):
-    """Planted in the last program of one weight that is 10 x 14."""
+    """A fault is planted in the last program's update of one weight, 10 x 14."""
     assert check(tools, adam_plan).returncode == 0
     plan = tmp_path / "m.plan"
     shutil.copytree(adam_plan, plan)

@@ -1,5 +1,5 @@
-"""A CNN in training mode, with batch statistics and Dropout, learns scikit-learn's handwritten digits on four ranks, as one rank
-does, and is the same model in ONNX Runtime."""
+"""A CNN in training mode, with batch statistics and Dropout, learns scikit-learn's handwritten digits on four ranks as it does on one,
+and gives the same results in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def test_four_ranks_learn_digits(tools, tmp_path, digits):
         main = trainer.session.run({"x": test["x"][:BATCH]}, entry="main")["logits"]
         trainer.save(tmp_path / "checkpoint")
     assert result["accuracy"] >= 0.97, result
-    assert np.abs(states["bn1.mean"]).max() > 0.1  # running statistics followed
-    # The exported model, in evaluation: running statistics, no Dropout.
+    assert np.abs(states["bn1.mean"]).max() > 0.1  # running statistics are updated
+    # The exported model in evaluation mode: running statistics, no Dropout.
     tools.call("checkpoint", "export", tmp_path / "checkpoint", "--model", tmp_path / f"{seed}.onnx", "-o", tmp_path / "trained.onnx")
     onnx.save(evaluation_of(onnx.load(tmp_path / "trained.onnx")), tmp_path / "inference.onnx")
     logits = onnxruntime_session(tmp_path / "inference.onnx").run(None, {"x": test["x"]})[0]
     np.testing.assert_allclose(logits[:BATCH], main, rtol=1e-4, atol=1e-4)
-    rows = len(test["labels"]) // BATCH * BATCH  # whole batches are evaluated
+    rows = len(test["labels"]) // BATCH * BATCH  # only whole batches are evaluated
     assert np.mean((logits.argmax(axis=1) == test["labels"])[:rows]) == pytest.approx(result["accuracy"], abs=0.005)
 
 
@@ -69,7 +69,7 @@ def test_the_mean_of_three_seeds(tools, tmp_path, digits):
 @pytest.mark.full
 @pytest.mark.parametrize("precision", ["bf16", "f16"])
 def test_digits_are_learned_in_16_bits(tools, tmp_path, digits, precision):
-    """With f16 the scale begins too large by some halvings at most, and grows after 2000 steps, of which there are fewer."""
+    """With f16 the initial scale is too large by a few halvings; it would grow after 2000 steps, and there are fewer."""
     with make_trainer(tools, tmp_path, 0, "data=2", precision=precision) as trainer:
         history = trainer.fit(digits[0], epochs=30)
         assert trainer.evaluate(digits[1])["accuracy"] >= 0.97
@@ -79,7 +79,7 @@ def test_digits_are_learned_in_16_bits(tools, tmp_path, digits, precision):
 
 @pytest.mark.parametrize(("mesh", "options"), [("data=4", {"zero": 1}), ("data=3", {}), ("data=2,model=2", {"zero": 3})])
 def test_first_steps_are_those_of_one_rank(tools, tmp_path, digits, mesh, options):
-    """The mask of Dropout and the statistics of a batch are the same, however the batch lies."""
+    """Dropout's mask and the batch's statistics do not depend on how the batch is split."""
     losses = {}
     for where in ("", mesh):
         with make_trainer(tools, tmp_path, 0, where, **(options if where else {})) as trainer:

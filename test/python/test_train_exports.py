@@ -1,5 +1,4 @@
-"""Models as PyTorch exports them in training mode learn on four ranks what they learn on one, and are the same models in ONNX
-Runtime."""
+"""Models as PyTorch exports them in training mode learn on four ranks what they learn on one, and give the same results in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ def test_first_steps_are_those_of_one_rank(tools, tmp_path, digits, name, precis
 
 @pytest.mark.parametrize("name", MODELS)
 def test_export_is_the_model(tools, tmp_path, digits, name):
-    """Names and nodes are those of the file that was compiled; in evaluation its logits are those of the plan."""
+    """Nodes and names are those of the original file; in evaluation mode its logits equal the plan's."""
     with make_trainer(tools, tmp_path, name, 1, "data=2,model=2") as trainer:
         trainer.fit(digits[0], steps=40)
         expected = trainer.session.run({"x": digits[1]["x"][:BATCH]}, entry="main")["logits"]
@@ -64,8 +63,8 @@ def test_export_is_the_model(tools, tmp_path, digits, name):
 @pytest.mark.full
 @pytest.mark.parametrize("name", MODELS)
 def test_five_seeds_learn_as_well_on_four_ranks(tools, tmp_path, digits, name):
-    """The mean accuracy is within the spread of one rank's seeds. The floor is below what so many steps lead to: in JAX, with other
-    batches and masks, the same transformer reaches 0.94 to 0.96; with a learning rate of 1e-3 it is 0.83 to 0.89 in both."""
+    """The mean accuracy is within the range of one rank's seeds. The floor is below the expected result: in JAX, with other batches and
+    masks, the same transformer reaches 0.94 to 0.96; with a learning rate of 1e-3 it is 0.83 to 0.89 in both."""
     found = {}
     for mesh in (None, "data=2,model=2"):
         for seed in range(5):

@@ -1,4 +1,4 @@
-"""Training on random data: each optimizer over many steps against float64 by hand, and meshes against one rank."""
+"""Training on random data: each optimizer over many steps against float64 formulas, and meshes against one rank."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MESHES = [("data=2", 8), ("data=3", 8), ("data=4", 9), ("model=2", 8), ("model=3
 
 
 def draw_batches(model, batch: int, steps: int) -> list[dict[str, np.ndarray]]:
-    """Noisy patterns, and which of them each is."""
+    """Noisy patterns, with the pattern's number as label."""
     random = np.random.default_rng(7)
     patterns = random.standard_normal((model.classes, *model.row))
     batches = []
@@ -37,7 +37,7 @@ def compile_training(tools, model: onnx.ModelProto | Mlp | Cnn, folder, optimize
 
 
 def train(session: gridloom.Session, batches, rate: float) -> tuple[list[dict[str, float]], dict[str, np.ndarray]]:
-    """What each step gives, and the states after the last."""
+    """Each step's results, and the final states."""
     results = []
     for batch in batches:
         outputs = session.run(batch | {"learning_rate": np.array(rate, np.float32)}, entry="train_step")
@@ -46,8 +46,8 @@ def train(session: gridloom.Session, batches, rate: float) -> tuple[list[dict[st
     return results, {name: session.get_state(name) for name in session.states}
 
 
-# The recurrences, as the documentation of torch.optim and of optax has them. Each takes the parameter p, its gradient g, its memory s,
-# the step's number t from 1 and the learning rate, and returns the next parameter; the settings are those of the texts below.
+# The recurrences of torch.optim's and optax's documentation. Each takes the parameter p, its gradient g, its memory s, the step number t
+# from 1 and the learning rate, and returns the next parameter; the settings are those of the texts below.
 
 
 def memory(s, name, p):
@@ -125,7 +125,7 @@ def lars(p, g, s, t, lr, decay=0.01):
 
 
 def adafactor(p, g, s, t, lr, decay=0.001):
-    """Dimensions of 5 and more are factored: of two, rows are of the smaller one."""
+    """Dimensions of at least 5 are factored; of two, rows belong to the smaller one."""
     share, power = t**-0.8, g * g + 1e-30
     if p.ndim == 2:
         small, large = sorted((0, 1), key=lambda dim: p.shape[dim])
@@ -209,8 +209,8 @@ def test_a_hundred_steps_are_those_of_float64(tools, tmp_path, case):
 
 
 def compare_with_one_rank(tools, folder, model, optimizer: str, batches, rate: float, dims, mesh: str, **options):
-    """Losses and norms of the gradients are those of one rank within 1e-5. Returns how far each state is from one rank's beyond the
-    rounding of its largest element, as a share of what it has moved; states that have hardly moved are left out."""
+    """Asserts that losses and gradient norms equal one rank's within 1e-5. Returns each state's difference from one rank's, beyond the
+    rounding of its largest element, relative to how far it moved; states that hardly moved are left out."""
     runs, first = [], {}
     for each in ("", mesh):
         with compile_training(tools, model, folder, optimizer, dims, each, **options) as session:
@@ -232,7 +232,7 @@ ARCHITECTURES = {"mlp": lambda: Mlp(draw_normal(1)), "cnn": lambda: Cnn(draw_nor
 
 
 def thin(few: set[str]) -> list:
-    """All meshes, of which all but a few are for --full."""
+    """All meshes; all but a few only with --full."""
     return [pytest.param(*each, marks=[] if each[0] in few else pytest.mark.full) for each in MESHES]
 
 
@@ -265,7 +265,7 @@ def make_transformer(name: str) -> onnx.ModelProto:
 
 
 def draw_tokens(model: onnx.ModelProto, dims: dict[str, int], steps: int) -> tuple[str, list[dict[str, np.ndarray]]]:
-    """The first output, and inputs with a label for each of its rows."""
+    """The first output's name, and inputs with a label for each of its rows."""
     output = model.graph.output[0]
     shape = [dims[d.dim_param] if d.dim_param else d.dim_value for d in output.type.tensor_type.shape.dim]
     batches = []
@@ -289,7 +289,7 @@ def test_transformers_on_a_mesh_see_what_one_rank_sees(tools, tmp_path, name, op
     shares = compare_with_one_rank(
         tools, tmp_path, model, optimizer, batches, rate, dims, mesh, loss=f"cross_entropy({output}, labels)"
     )
-    # Adam divides by gradients that are nothing but rounding: those of keys' biases, which softmax does not see.
+    # Adam divides by gradients that are only rounding, as those of keys' biases, which softmax cancels.
     assert len(shares) > 10 and (optimizer == "adamw" or max(shares.values()) <= 1e-5), shares
 
 
@@ -298,7 +298,7 @@ PLACES = [("data=3", "none"), ("model=2", "none"), ("data=2,model=2", "none"), (
 
 @pytest.mark.parametrize(("mesh", "storage"), PLACES)
 def test_all_devices_skip_a_step_that_one_cannot_take(tools, tmp_path, mesh, storage):
-    """One sample's infinity leaves every state as it was, on all devices; the steps after it are those of a run without it."""
+    """One sample's infinity leaves every state unchanged on all devices; later steps equal those of a run without that batch."""
     model = Mlp(draw_normal(1))
     batches = draw_batches(model, 9, 3)
     broken = {"x": batches[1]["x"].copy(), "labels": batches[1]["labels"]}
@@ -313,6 +313,6 @@ def test_all_devices_skip_a_step_that_one_cannot_take(tools, tmp_path, mesh, sto
         for name, array in before.items():
             assert session.get_state(name).tobytes() == array.tobytes(), name
         _, after = train(session, batches[1:], 0.01)
-    # Of the same order of operations, so bit by bit: what a plan computes depends on nothing but its inputs.
+    # The operations and their order are the same, so the bits are equal: a plan's results depend only on its inputs.
     for name, array in whole.items():
         assert after[name].tobytes() == array.tobytes(), name

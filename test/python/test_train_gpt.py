@@ -1,5 +1,5 @@
-"""A GPT learns the characters of licence texts on four ranks by `gridloom train`, better than a 5-gram model predicts them, and
-is the same model in ONNX Runtime."""
+"""A GPT learns the characters of licence texts on four ranks by `gridloom train`, predicts them better than a 5-gram model, and gives
+the same results in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def take_whole_batches(windows: dict[str, np.ndarray], batch: int) -> dict[str, 
 
 
 def train(tools, folder, model: Gpt, texts, mesh: str, batch: int, steps: int, warmup: int) -> tuple[float, dict[str, np.ndarray]]:
-    """Compiles and trains in `folder`; returns the held-out loss, and the samples that it is the mean of."""
+    """Compiles and trains in `folder`; returns the mean loss of the held-out samples, and these samples."""
     held_out = take_whole_batches(cut_windows(texts[1], model.length), batch)
     np.savez(folder / "train.npz", **cut_windows(texts[0], model.length))
     np.savez(folder / "held-out.npz", **held_out)
@@ -44,7 +44,7 @@ def train(tools, folder, model: Gpt, texts, mesh: str, batch: int, steps: int, w
 
 
 def check_export(tools, folder, held_out: dict[str, np.ndarray], batch: int, loss: float) -> None:
-    """The exported model has the plan's logits in ONNX Runtime, and the loss that training told."""
+    """In ONNX Runtime the exported model has the plan's logits and the loss that training reported."""
     tools.call("checkpoint", "export", folder / "run", "--model", folder / "gpt.onnx", "-o", folder / "trained.onnx")
     session = onnxruntime_session(folder / "trained.onnx", threads=1)
     parts = np.split(held_out["tokens"], len(held_out["tokens"]) // batch)
@@ -58,7 +58,7 @@ def check_export(tools, folder, held_out: dict[str, np.ndarray], batch: int, los
 
 
 def test_5_grams_are_as_likely_as_their_sum_says(texts):
-    """The probabilities of all symbols behind one context add up to 1, whether the text had it or not; longer contexts help."""
+    """All symbols' probabilities after a context sum to 1, whether the text has the context or not; longer contexts help."""
     model, discounts = NGrams(texts[0], 5), choose_discounts(texts[0], 5)
     for context in (texts[1][100:104], np.array([3, 90, 17, 60])):
         rows = np.concatenate([[*context, symbol] for symbol in range(SYMBOLS)])

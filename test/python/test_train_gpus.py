@@ -1,4 +1,4 @@
-"""Training on GPUs, without one: steps on the fake GPUs of test/fake are those of CPU ranks, and checkpoints go from one to the other."""
+"""Training on GPUs, without one: steps on the fake GPUs of test/fake equal those of CPU ranks, and checkpoints move between them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def make_bert(folder: Path) -> Job:
     mask = (random.random((12, 8)) > 0.2).astype(np.int64)
     mask[:, 0] = 1
     data = {"input_ids": random.integers(0, 50, (12, 8)), "attention_mask": mask, "token_type_ids": 0 * mask}
-    # Momentum: of a key's bias, whose gradient is rounding, Adam would make steps as large as of any other.
+    # With momentum: a key's bias has a gradient that is only rounding, which Adam would turn into full-size steps.
     dims = {"batch": 4, "sequence": 8}
     return Job(path, "cross_entropy(embedding, labels)", dims, {**data, "labels": random.integers(0, 32, 12)}, "sgd(lr=0.1, momentum=0.9)")
 
@@ -101,7 +101,7 @@ def read_losses(log: Path) -> list[float]:
 
 
 def train(tools, plan: Path, run: Path, *options, steps: int = STEPS) -> list[float]:
-    """The losses of a run, whose last states are saved in `run`. Fake GPUs have nothing to complain about."""
+    """The losses of a run, whose last states are saved in `run`. The fake GPUs must report nothing."""
     run.mkdir(exist_ok=True)
     arguments = ["--data", plan.with_name("data.npz"), "--steps", steps, "--checkpoint-dir", run, "--log", run / "log.csv"]
     result = tools.call("train", plan, *arguments, *options)
@@ -135,7 +135,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def cpu_losses(tools, plans, tmp_path_factory):
-    """Of the steps of a CPU rank, made once."""
+    """The losses of a CPU rank, computed once."""
     made: dict[tuple, list[float]] = {}
 
     def get(name: str, *options: str) -> list[float]:
@@ -148,7 +148,7 @@ def cpu_losses(tools, plans, tmp_path_factory):
 
 @pytest.mark.parametrize(("name", "place"), CASES)
 def test_steps_equal_those_of_a_cpu(tools, fake_gpus, plans, cpu_losses, tmp_path, name, place):
-    """In f32. The CPU rank's plan is of one device: so splits are compared, too."""
+    """In f32. The CPU plan is for one device, so the comparison covers splits, too."""
     options, devices, how = PLACES[place]
     expected = cpu_losses(name)
     fake_gpus(devices, 1)
@@ -159,8 +159,8 @@ def test_steps_equal_those_of_a_cpu(tools, fake_gpus, plans, cpu_losses, tmp_pat
 
 @pytest.mark.parametrize("name", [name if name == "mlp" else pytest.param(name, marks=pytest.mark.full) for name in MAKERS])
 def test_steps_in_16_bits_are_near_those_of_a_cpu(tools, fake_gpus, plans, cpu_losses, tmp_path, name):
-    """What a CPU rounds to bf16 between a product and its bias, a GPU's call or kernel does not, and a loss is of few rounded logits: both
-    are as far from the steps in f32, which are 2^-8 apart in each value."""
+    """A CPU rounds to bf16 between a product and its bias, a GPU's call or kernel does not, and a loss depends on few rounded logits:
+    both are equally far from the steps in f32, about 2^-8 in each value."""
     expected = cpu_losses(name)
     fake_gpus(1, 1)
     losses = train(tools, plans(name, "cuda:sm_90", "--precision", "bf16"), tmp_path, "--in-process")
@@ -171,7 +171,7 @@ def test_steps_in_16_bits_are_near_those_of_a_cpu(tools, fake_gpus, plans, cpu_l
 
 @pytest.mark.parametrize("name", ["mlp", pytest.param("cnn", marks=pytest.mark.full)])
 def test_a_run_goes_from_gpus_to_cpu_ranks(tools, fake_gpus, plans, cpu_losses, tmp_path, monkeypatch, name):
-    """Processes with a GPU each save what they have; CPU ranks of another mesh go on, and GPUs again after them."""
+    """Processes with a GPU each save a checkpoint; CPU ranks of another mesh continue, and then GPUs again."""
     monkeypatch.setenv("GRIDLOOM_FAKE_NCCL_FOLDER", str(tmp_path / "nccl"))
     monkeypatch.delenv("GRIDLOOM_IN_PROCESS_GRAPHS", raising=False)
     fake_gpus(2, 1)
@@ -186,7 +186,7 @@ def test_a_run_goes_from_gpus_to_cpu_ranks(tools, fake_gpus, plans, cpu_losses, 
 
 @pytest.fixture(scope="module")
 def mask_model(tmp_path_factory) -> Path:
-    """sum(Dropout(w x)): of each element that is kept, w falls by 2 x in a step of rate 1."""
+    """sum(Dropout(w x)): for each kept element, a step of rate 1 lowers w by 2 x."""
     nodes = [
         helper.make_node("Mul", ["x", "w"], ["product"], name="product"),
         helper.make_node("Dropout", ["product", "ratio", "training"], ["kept"], name="dropout"),
@@ -207,7 +207,7 @@ def mask_model(tmp_path_factory) -> Path:
 
 
 def test_masks_of_dropout_are_those_of_a_cpu(tools, fake_gpus, mask_model, tmp_path):
-    """Bit by bit, on one GPU and on two that split the elements, over steps that each draw another mask."""
+    """Bit by bit, on one GPU and on two that split the elements, over steps with different masks."""
     fake_gpus(2, 1)
     plan, found = mask_model.with_name("masks.plan"), []
     for options in [(), ("--target", "cuda:sm_90"), ("--target", "cuda:sm_90", "--mesh", "data=2", "--shard", "x=[{data},{}]")]:
@@ -220,7 +220,7 @@ def test_masks_of_dropout_are_those_of_a_cpu(tools, fake_gpus, mask_model, tmp_p
     first, second, third = np.array(found[0]) / -2
     assert set(first) == set(second - first) == set(third - second) == {0, 1}
     assert not np.array_equal(first, second - first) and not np.array_equal(second - first, third - second)
-    assert abs(third.mean() / 3 - 0.5) < 0.02  # of 24,768 draws, five deviations
+    assert abs(third.mean() / 3 - 0.5) < 0.02  # five standard deviations of 24,768 draws
     np.testing.assert_array_equal(found[1], found[0])
     np.testing.assert_array_equal(found[2], found[0])
 

@@ -1,4 +1,4 @@
-"""Training from scratch: compile --init, and the same values on every mesh."""
+"""Training from scratch: compile --init gives the same values on every mesh."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MESHES = {"": None, "data=2": 3, "model=3": None}
 
 @pytest.fixture(scope="module")
 def plans(tools, model, tmp_path_factory):
-    """A plan for each mesh, with --zero where it has one."""
+    """A plan for each mesh, some with --zero."""
     folder = tmp_path_factory.mktemp("plans")
     return {mesh: compile_init(tools, model, folder / f"{mesh}.plan", mesh, zero=zero) for mesh, zero in MESHES.items()}
 
@@ -60,7 +60,7 @@ def words(name: str, seed: int, count: int) -> np.ndarray:
 
 
 def expected(name: str, shape, seed: int) -> np.ndarray:
-    """By the documented formulas."""
+    """Initial values by the documented formulas."""
     from statistics import NormalDist
 
     drawn = words(name, seed, int(np.prod(shape)))
@@ -70,7 +70,7 @@ def expected(name: str, shape, seed: int) -> np.ndarray:
 
 
 def test_a_plan_says_what_is_drawn(tools, plans):
-    """Its report has the flags, which why-not plans again, and its states what they begin with."""
+    """The report has the options, which why-not uses to plan again, and the states have their initial distributions."""
     plan = plans["data=2"]
     options = plan.report["options"]
     assert options["seed"] == 5 and options["init"] == [f"{pattern}: {distribution}" for pattern, distribution in INIT.items()]
@@ -96,7 +96,7 @@ def test_values_are_the_same_on_every_mesh(plans):
 
 
 def test_sessions_draw_from_another_seed(tools, model, plans, tmp_path):
-    """On any mesh what a plan compiled with that seed has."""
+    """On any mesh the values are those of a plan compiled with that seed."""
     for mesh in ("", "data=2"):
         with gridloom.Trainer(plans[mesh].path, init_seed=7) as trainer:
             np.testing.assert_allclose(trainer.session.get_state("w1"), expected("w1", (10, 14), 7), rtol=1e-6)
@@ -116,7 +116,7 @@ def test_onnx_runtime_has_other_values(tools, plans):
 
 
 def test_training_from_scratch(tools, plans, tmp_path):
-    """All weights of the file are equal, of which nothing is learnt; what is drawn learns. Another seed gives another run."""
+    """The file's weights are all equal, from which nothing can be learnt; drawn weights learn. Another seed gives another run."""
     random = np.random.default_rng(1)
     labels = random.integers(0, 5, 64)
     x = (random.standard_normal((5, 10))[labels] + 0.3 * random.standard_normal((64, 10))).astype(np.float32)
@@ -131,12 +131,12 @@ def test_training_from_scratch(tools, plans, tmp_path):
     losses = train()
     assert float(losses[-1]) < 0.3 * float(losses[0])
     assert train("--init-seed", 5) == losses and train("--init-seed", 6) != losses
-    other = train("--seed", 3)  # other samples first
+    other = train("--seed", 3)  # another order of samples
     assert other != losses
 
 
 def test_fans(tools, tmp_path):
-    """MatMul's weights are [in, out], Conv's [out, in, window]: bounds as torch.nn.init has them."""
+    """MatMul's weights are [in, out], Conv's [out, in, window]: bounds must match torch.nn.init."""
     cnn = Cnn(draw)
     path = cnn.save(tmp_path / "c.onnx")
     init = {"*": "kaiming_uniform", "w": "xavier_uniform", "rank<=1": "zeros"}

@@ -1,4 +1,4 @@
-"""Labels of training: weights of classes, rows that count for nothing, and labels that are no class."""
+"""Labels in training: class weights, ignored rows, and labels that are no class."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def draw_normal(seed: int):
 
 
 def weighted_cross_entropy(y, labels, weights, smoothing: float = 0.0, ignored: int | None = None):
-    """torch.nn.functional.cross_entropy as its documentation has it, its derivative by y, and what the mean divides by."""
+    """torch.nn.functional.cross_entropy by its documentation, its derivative by y, and the mean's divisor."""
     kept = labels != ignored
     rows = np.flatnonzero(kept)
     wanted = np.full(y.shape, smoothing / y.shape[1])
@@ -52,7 +52,7 @@ PLACES = [
 @pytest.mark.parametrize(("batch", "options"), PLACES)
 @pytest.mark.parametrize(("text", "settings"), CASES)
 def test_weights_of_classes_are_those_of_the_formula(tools, tmp_path, batch, options, text, settings):
-    """In f64, so within its rounding: sums of at most 50 products."""
+    """In f64, so within its rounding for sums of at most 50 products."""
     model = Mlp(draw_normal(1))
     random = np.random.default_rng(batch)
     x, labels = random.standard_normal((batch, 10)), random.integers(0, 5, batch)
@@ -72,7 +72,7 @@ def test_weights_of_classes_are_those_of_the_formula(tools, tmp_path, batch, opt
 
 
 def test_evaluations_weigh_batches_by_their_labels(tools, tmp_path):
-    """The mean over batches is that over all samples."""
+    """The mean over batches must equal the mean over all samples."""
     model = Mlp(draw_normal(1))
     random = np.random.default_rng(4)
     x, labels = random.standard_normal((16, 10)), random.integers(0, 5, 16)
@@ -84,7 +84,7 @@ def test_evaluations_weigh_batches_by_their_labels(tools, tmp_path):
 
 
 def save_masked_model(path):
-    """y = x w + mask: a row's logits may be anything while what they are computed from is finite."""
+    """y = x w + mask: a row's logits may be infinite or NaN although the values they are computed from are finite."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["z"]), helper.make_node("Add", ["z", "mask"], ["y"])]
     inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", size]) for name, size in (("x", 4), ("mask", 3))]
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 3])
@@ -179,6 +179,6 @@ def test_python_names_it_too(plans):
         batch = {name: array[12:16] for name, array in draw_data(7).items()}
         with pytest.raises(ValueError, match=where.format("row 1 of the batch")):
             trainer.step(batch)
-        # A session says so, too, where it is asked to look.
+        # A session reports it, too, if indices are checked.
         with pytest.raises(gridloom.Error, match="input 'labels' holds label 7 in row 1 of the batch; loss"):
             trainer.session.run({**batch, "learning_rate": np.float32(1)}, entry="train_step")

@@ -1,4 +1,4 @@
-"""Samples of several lengths: a plan has a training step for each of some sizes, and a batch takes the smallest that holds it."""
+"""Samples of several lengths: a plan has a training step for each of some sizes, and a batch uses the smallest one that fits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOSS = f"cross_entropy(logits, labels, ignore_index={IGNORED})"
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """Logits of each word, which depend on the mean of all words, also of what fills the sample up: a loss tells the size that it is of."""
+    """Logits of each word that depend on the mean of all words, padding included: the loss shows the size that was used."""
     nodes = [
         helper.make_node("Gather", ["e", "ids"], ["h"]),
         helper.make_node("ReduceMean", ["h", "axes"], ["m"]),
@@ -41,7 +41,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def plan(tools, model):
-    """Makes plans, each once."""
+    """Compiles plans, each once."""
 
     def get(mesh: str = "", loss: str = LOSS, metric: str = LOSS.replace("cross_entropy", "accuracy")):
         path = model.parent / (re.sub(r"\W+", "-", mesh + loss + metric) + ".plan")
@@ -55,7 +55,7 @@ def plan(tools, model):
 
 @pytest.fixture(scope="module")
 def data(model):
-    """Samples of 1 to 9 words, most of them short. What is behind a sample's end in the files is never read."""
+    """Samples of 1 to 9 words, most of them short. The files' values after a sample's end are never read."""
     random, folder = np.random.default_rng(1), model.parent / "data"
     lengths = np.concatenate([random.integers(1, 4, SAMPLES - 4), [5, 6, 9, 8]])
     arrays = {"ids": random.integers(0, WORDS, (SAMPLES, LONGEST)), "labels": random.integers(0, CLASSES, (SAMPLES, LONGEST))}
@@ -126,7 +126,7 @@ def test_the_trainer_chooses_by_shapes(plan, data):
             assert trainer.step(batch)["loss"] == pytest.approx(evaluate(batch)[0], rel=1e-5)
         with pytest.raises(gridloom.Error, match=r"ids.*\[4, 5\]"):
             trainer.step(pad(data, np.arange(BATCH), 5))
-        # Batches of several sizes are an iterable's.
+        # Batches of several sizes must come from an iterable.
         groups = [np.arange(i, i + BATCH) for i in (0, 4, SAMPLES - BATCH)]
         batches = [pad(data, samples, fit(data, samples)) for samples in groups]
         history = trainer.fit(batches, epochs=1)

@@ -1,4 +1,4 @@
-"""Training on any mesh computes what one rank computes: bit for bit where sums are exact, and as float64 does by hand."""
+"""Training on any mesh computes what one rank computes: bit for bit where sums are exact, and as float64 formulas do."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from training_models import SIGNS, Cnn, Mlp, Sums, read_checkpoint, split, split
 import gridloom
 from gridloom import zoo
 
-# Batches that divide by the axis of the data, and ones that do not.
+# Batch sizes that the data axis divides, and ones that it does not.
 MESHES = [("data=2", 6), ("data=3", 7), ("data=4", 7), ("model=2", 6), ("model=3", 7), ("data=2,model=2", 7)]
-# What is split over the devices that split the batch, in how it lies or in how it is used; and as ZeRO's first and third stages do.
+# States that are split over the batch's devices, in storage or in use; and those of ZeRO's first and third stages.
 STORAGES = ["moments", "all", "moments stored", "all stored", "zero 1", "zero 3"]
 
 
@@ -46,7 +46,7 @@ def heavy_ball(w, m, gradient, rate):
 
 
 def run_by_hand(model, batches, update, rate: float, slot: str):
-    """Losses and states in float64. Every sum is exact whatever its order, of which this makes sure."""
+    """Losses and states in float64. Asserts that every sum is exact in any order."""
     sums, losses = Sums(), []
     weights = dict(model.weights)
     memory = {name: np.zeros_like(array) for name, array in weights.items()}
@@ -79,7 +79,7 @@ def assert_exact(session: gridloom.Session, batches, rate: float, expected) -> N
 
 MODELS = {
     "mlp": lambda: Mlp(draw_powers(1)),
-    "wide": lambda: Mlp(draw_powers(1), hidden=16, classes=16),  # all of whose gradients fill lines of memory
+    "wide": lambda: Mlp(draw_powers(1), hidden=16, classes=16),  # all its gradients fill whole cache lines
     "average": lambda: Cnn(draw_powers(2)),
     "max": lambda: Cnn(draw_powers(2), "MaxPool"),
 }
@@ -95,7 +95,7 @@ def check_signs(tools, folder, name: str, batch: int, mesh: str, **options):
         assert_exact(session, batches, rate, expected)
 
 
-# The CNNs with --full on all meshes.
+# The CNNs run on all meshes only with --full.
 SIGN_CASES = [
     pytest.param(name, *case, marks=[] if name == "mlp" or case[0] in few else pytest.mark.full)
     for name, few in (("mlp", ()), ("average", ("data=3", "model=2")), ("max", ("data=2,model=2",)))
@@ -124,7 +124,7 @@ def test_states_split_over_the_data_are_exact(tools, tmp_path, name, mesh, batch
 
 @pytest.mark.parametrize(("mesh", "batch"), [("", 7), *MESHES])
 def test_momentum_is_exact(tools, tmp_path, mesh, batch):
-    """Two steps: each makes the grid of what follows finer."""
+    """Two steps, each of which needs a finer grid for the next."""
     model, rate = Mlp(draw_powers(1)), 2.0**-8
     batches = draw_batches(model, batch, 2, largest=1)
     expected = run_by_hand(model, batches, heavy_ball, rate, "momentum")
@@ -164,7 +164,7 @@ def test_zero_and_parts_of_a_batch_are_exact(tools, tmp_path, name, mesh, batch,
 
 
 def count_messages(plan, entry: str) -> dict[str, int]:
-    """Calls of collectives by kind in an entry's last dump."""
+    """The number of collectives by kind in an entry's last dump."""
     text = (plan.path / "ir" / "07-fuse.mlir").read_text()
     body = re.search(rf"func.func @{entry}\w*\(.*?\n  \}}", text, re.S)[0]
     kinds = re.findall(r"= dist\.(all_reduce|all_gather|reduce_scatter) ", body)
@@ -172,7 +172,7 @@ def count_messages(plan, entry: str) -> dict[str, int]:
 
 
 def test_gradients_are_reduced_once_a_step(tools, tmp_path):
-    """However many parts the batch has: partial sums are added up before they are sent, with the loss in one bucket."""
+    """For any number of micro-batches, partial sums are added before they are sent, in one bucket with the loss."""
     path = Mlp(lambda *shape: draw_powers(1)(*shape).astype(np.float32)).save(tmp_path / "m.onnx")
     options = {"train": True, "loss": "mse(y, t)", "dims": {"batch": 8}, "mesh": "data=2", "tools": tools.folder}
     plans = {
@@ -182,9 +182,9 @@ def test_gradients_are_reduced_once_a_step(tools, tmp_path):
 
 
 def compile_wide(tools, folder, mesh: str, batch: int, **options):
-    """An MLP of which every dimension that is split divides by four, and its bytes of weights."""
+    """An MLP in which four divides every split dimension, and the bytes of its weights."""
     model = Mlp(lambda *shape: draw_powers(1)(*shape).astype(np.float32), hidden=512, classes=16)
-    # Batches large enough that gradients are less to send than what they are computed from.
+    # Large batches, so that gradients are smaller to send than the values they are computed from.
     options = {"train": True, "loss": "mse(y, t)", "optimizer": "adam", "dims": {"batch": batch}, "mesh": mesh, "tools": tools.folder, **options}
     plan = gridloom.compile(model.save(folder / "m.onnx"), folder / "m.plan", **options)
     return plan, sum(array.nbytes for array in model.weights.values())
@@ -204,8 +204,8 @@ def measure_sent(plan, devices: int) -> dict[str, int]:
 @pytest.mark.parametrize("level", [1, 2, 3])
 @pytest.mark.parametrize("mesh", ["data=2", pytest.param("data=4", marks=pytest.mark.full)])
 def test_sums_of_parts_are_split_as_the_states(tools, tmp_path, mesh, level, parts):
-    """From the second stage on each part's gradients are scattered before they are added; in the first they are added where they are,
-    and scattered once."""
+    """From stage 2 on each micro-batch's gradients are scattered before they are added; in stage 1 they are added first and scattered
+    once."""
     plan, size = compile_wide(tools, tmp_path, mesh, 1024, zero=level, microbatches=parts, bucket_size=0)
     rounds, devices = 1 if level == 1 else parts, int(mesh[-1])
     assert count_messages(plan, "train_step") == {"reduce_scatter": 4 * rounds, "all_gather": 4, "all_reduce": 2}
@@ -219,7 +219,7 @@ def test_sums_of_parts_are_split_as_the_states(tools, tmp_path, mesh, level, par
 
 
 def test_parts_of_a_batch_come_one_after_another(tools, tmp_path):
-    """Of four parts each keeps for its backward work a quarter of what the batch does; sums of gradients come on top."""
+    """With four micro-batches, the backward pass keeps a quarter of the whole batch's values, plus the sums of gradients."""
     arenas = {}
     for parts in (1, 4):
         plan, size = compile_wide(tools, tmp_path, "data=2", 2048, microbatches=parts)  # 2 KiB a row and activation
@@ -229,8 +229,8 @@ def test_parts_of_a_batch_come_one_after_another(tools, tmp_path):
 
 
 def test_zero_scatters_and_gathers(tools, tmp_path):
-    """Of each parameter the gradient is scattered to where its moments lie, and the weight gathered once. Of what adam keeps, with
-    P bytes of weights 3 P, each of two devices has 2 P, and 1.5 P with the weights."""
+    """Each parameter's gradient is scattered to its moments' devices, and the weight is gathered once. Adam keeps 3 P bytes for P bytes
+    of weights; each of two devices then holds 2 P, or 1.5 P if the weights are split, too."""
     path = Mlp(draw_powers(1), hidden=512).save(tmp_path / "m.onnx")
     options = {"train": True, "loss": "mse(y, t)", "dims": {"batch": 8}, "mesh": "data=2", "tools": tools.folder}
     states = {}
@@ -246,7 +246,7 @@ def test_zero_scatters_and_gathers(tools, tmp_path):
 
 @pytest.mark.parametrize(("mesh", "batch"), MESHES[2:])
 def test_replicas_are_equal(tools, tmp_path, mesh, batch):
-    """`check` reads each state on each rank, and compares bit by bit here: integers leave nothing to round."""
+    """`check` reads each state on each rank, and compares bit by bit here: integers need no rounding."""
     model = Mlp(draw_powers(1))
     batches = draw_batches(model, batch, 1)
     compile_job(tools, tmp_path, model, SIGNS.replace("lr=1", "lr=0.0625"), batch, mesh).close()
@@ -274,7 +274,7 @@ def make_random_case(folder, name: str, seed: int):
 @pytest.mark.parametrize("seed", [seed if seed < 1 else pytest.param(seed, marks=pytest.mark.full) for seed in range(20)])
 @pytest.mark.parametrize("name", ["mlp", "cnn", "gpt2"])
 def test_random_splits_train_as_no_split(tools, tmp_path, name, seed):
-    """Steps, an evaluation, the model and a step more, in one session: bit by bit in exact arithmetic, compiled within rounding."""
+    """Steps, an evaluation, the model and another step, in one session: bit by bit in exact arithmetic, within rounding when compiled."""
     path, loss, optimizer, dims, inputs = make_random_case(tmp_path, name, seed)
     plan = tmp_path / "m.plan"
     options = {"train": True, "loss": loss, "metric": loss.replace("cross_entropy", "accuracy"), "optimizer": optimizer, "dims": dims}
@@ -287,7 +287,7 @@ def test_random_splits_train_as_no_split(tools, tmp_path, name, seed):
 
 @pytest.fixture(scope="module")
 def split_plan(tools, tmp_path_factory):
-    """Of a batch over two devices."""
+    """A plan that splits the batch over two devices."""
     folder = tmp_path_factory.mktemp("split")
     path, loss, _, _, _ = make_random_case(folder, "mlp", 0)
     options = {"train": True, "loss": loss, "optimizer": "sgd(lr=0.1, momentum=0.5)", "dims": {"batch": 6}}
@@ -295,7 +295,7 @@ def split_plan(tools, tmp_path_factory):
 
 
 def check_edited(tools, plan, folder, edit, *options) -> str:
-    """What a check prints of a plan whose last program before it is scheduled was edited."""
+    """The output of a check of a plan whose last program before the schedule phase was edited."""
     shutil.copytree(plan, folder)
     program = folder / "ir" / "07-fuse.mlir"
     program.write_text(edit(program.read_text()))
@@ -306,14 +306,14 @@ def check_edited(tools, plan, folder, edit, *options) -> str:
 
 
 def compile_apart(tools, folder, **options):
-    """Of a batch over two devices; each gradient is reduced by itself unless `options` say otherwise."""
+    """A plan that splits the batch over two devices; each gradient has its own reduction unless `options` say otherwise."""
     path, loss, _, _, _ = make_random_case(folder, "mlp", 0)
     options = {"train": True, "loss": loss, "optimizer": "sgd(lr=0.1, momentum=0.5)", "dims": {"batch": 6}, "bucket_size": 0, **options}
     return gridloom.compile(path, folder / "m.plan", mesh="data=2", tools=tools.folder, **options).path
 
 
 def test_each_reduction_of_a_step_matters(tools, tmp_path):
-    """Those of a step, made a maximum, show in exact arithmetic: so its steps are taken, and its states move."""
+    """A reduction changed to a maximum is detected in exact arithmetic, which shows that steps are taken and states change."""
     split_plan = compile_apart(tools, tmp_path)
 
     def edit(text: str, number: int) -> str:
@@ -330,7 +330,7 @@ def test_each_reduction_of_a_step_matters(tools, tmp_path):
 
 
 def edit_bucket(text: str, how: str) -> str:
-    """The program with one wrong gradient in its bucket."""
+    """The program with one wrong gradient in a bucket."""
     found = re.search(r"(%[\w.]+):(\d) = dist\.all_reduce (.*?) over .*\n( *)dist\.yield (.*?) : (.*?) loc.*", text)
     values, types = found[3].split(", "), found[6].split(", ")
     a, b = (i for i, each in enumerate(types) if each == "tensor<5xf32>")
@@ -354,8 +354,8 @@ def edit_bucket(text: str, how: str) -> str:
 
 @pytest.mark.parametrize("how", ["dropped", "other order", "twice"])
 def test_each_gradient_of_a_bucket_matters(tools, tmp_path, how):
-    """One that is not reduced is refused by the verifier of groups. Two that changed places, and one that is reduced twice, show in
-    `check --exact`: verifiers have nothing against them, since here the two biases are of one type."""
+    """A gradient that is not reduced is refused by the verifier of groups. Two swapped gradients, and one reduced twice, differ in
+    `check --exact`: verifiers accept them, because the two biases have the same type here."""
     path = Mlp(lambda *shape: draw_powers(1)(*shape).astype(np.float32), hidden=5).save(tmp_path / "m.onnx")
     options = {"train": True, "loss": "cross_entropy(y, labels)", "optimizer": "sgd(lr=0.1, momentum=0.5)", "dims": {"batch": 6}}
     plan = gridloom.compile(path, tmp_path / "m.plan", mesh="data=2", tools=tools.folder, **options).path
@@ -371,7 +371,7 @@ def test_each_gradient_of_a_bucket_matters(tools, tmp_path, how):
 
 
 def test_a_moment_that_is_not_kept_shows_in_the_second_step(tools, split_plan, tmp_path):
-    """A step that gives the former momentum as its next: the weights differ after the next step."""
+    """A step that returns the old momentum as the new one: the weights differ after the next step."""
 
     def edit(text: str) -> str:
         step = text[: text.index("@eval")]
@@ -389,7 +389,7 @@ def test_a_moment_that_is_not_kept_shows_in_the_second_step(tools, split_plan, t
 
 
 def test_replicas_that_differ_are_told(tools, tmp_path):
-    """A plan that adds a gradient over the wrong axis, with the programs of one that is right."""
+    """A plan that reduces a gradient over the wrong axis, with the dumps of a correct one."""
     path, loss, optimizer, dims, inputs = make_random_case(tmp_path, "mlp", 0)
     options = {"train": True, "loss": loss, "optimizer": optimizer, "dims": dims, "mesh": "data=2,model=2", "bucket_size": 0}
     right = gridloom.compile(path, tmp_path / "right.plan", tools=tools.folder, **options).path
@@ -406,7 +406,7 @@ def test_replicas_that_differ_are_told(tools, tmp_path):
 
 
 def list_collectives(tools, folder, optimizer: str, mesh: str, shard=None, **options) -> list[tuple[str, int]]:
-    """Kind and bytes of the whole value of each collective of a step."""
+    """The kind and the bytes of the whole value, for each collective of a step."""
     model = Mlp(draw_powers(1))
     compile_job(tools, folder, model, optimizer, 12, mesh, shard=shard, **options).close()
     listed = json.loads(tools.call("inspect", folder / "m.plan", "collectives", "--format", "json").stdout)["collectives"]
@@ -417,7 +417,7 @@ def list_collectives(tools, folder, optimizer: str, mesh: str, shard=None, **opt
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw", "lamb(lr=1)"])
 @pytest.mark.parametrize("mesh", [pytest.param("data=2", marks=pytest.mark.full), "data=4"])
 def test_a_step_reduces_each_gradient_once(tools, tmp_path, mesh, optimizer):
-    """And nothing else but the sum of the losses: norms are of gradients that every device has whole."""
+    """And otherwise only the sum of the losses: norms are of gradients that every device has whole."""
     gradients = [array.nbytes for array in Mlp(draw_powers(1)).weights.values()]
     found = list_collectives(tools, tmp_path, optimizer, mesh, clip="norm(1)", bucket_size=0)
     assert found == sorted(("all_reduce", size) for size in [*gradients, 8])
@@ -426,7 +426,8 @@ def test_a_step_reduces_each_gradient_once(tools, tmp_path, mesh, optimizer):
 @pytest.mark.parametrize("microbatches", [1, 4])
 @pytest.mark.parametrize("mesh", ["data=2", pytest.param("data=3", marks=pytest.mark.full), "data=4"])
 def test_gradients_travel_in_buckets(tools, tmp_path, mesh, microbatches):
-    """As few as their size allows: what is as large as a bucket is alone, the others fill buckets in the order in which they are there."""
+    """As few buckets as their size allows: a gradient as large as a bucket is alone, the others fill buckets in the order in which they
+    are computed."""
     model = Mlp(lambda *shape: draw_powers(1)(*shape).astype(np.float32), hidden=512)
     path, sizes = model.save(tmp_path / "m.onnx"), [*(array.nbytes for array in model.weights.values()), 4]  # and the loss
     # Batches large enough that gradients are less to send than what they are computed from.
@@ -440,14 +441,14 @@ def test_gradients_travel_in_buckets(tools, tmp_path, mesh, microbatches):
         large = [each for each in sizes if each >= size]
         assert len(calls) <= -(-sum(sizes) // size) + 1 + len(large)
         assert all(each in found[size] for each in large)
-        # 60 bytes of zeros between what fills no cache line: the loss, which is there first, and the last bias.
+        # 60 bytes of zeros align values that fill no cache line: the loss, which comes first, and the last bias.
         assert sum(found[size]) == sum(sizes) + (60 if size > 1 else 0)
     assert [len(found[size]) for size in (25 << 20, 4096, 1)] == [1, 3, 5]
 
 
 def test_a_bucket_says_what_it_holds(tools, tmp_path):
-    """Parameters by name, the last layer's first; where all values but the loss fill lines of memory, sums come where gradients were: none is
-    copied, and a step takes less memory."""
+    """Parameters by name, the last layer's first. If all values but the loss fill cache lines, sums replace the gradients in place:
+    nothing is copied, and a step takes less memory."""
     path = Mlp(lambda *shape: draw_powers(1)(*shape).astype(np.float32), hidden=512, classes=16).save(tmp_path / "m.onnx")
     options = {"train": True, "loss": "mse(y, t)", "dims": {"batch": 8}, "mesh": "data=2", "tools": tools.folder}
     memory = {}
@@ -469,8 +470,8 @@ def test_a_bucket_says_what_it_holds(tools, tmp_path):
 @pytest.mark.parametrize("level", [1, 2])
 @pytest.mark.parametrize("mesh", [pytest.param("data=2", marks=pytest.mark.full), "data=4"])
 def test_shards_travel_in_buckets(tools, tmp_path, mesh, level, parts):
-    """Reduce_scatters of gradients, from the second stage on those of each part of the batch, and all_gathers of updated weights. The bytes are
-    those of the values."""
+    """Reduce_scatters of gradients, from stage 2 on for each micro-batch, and all_gathers of updated weights. The bytes are those of the
+    values."""
     devices, rounds, found = int(mesh[-1]), 1 if level == 1 else parts, {}
     for size in (25 << 20, 4096, 1):
         plan, total = compile_wide(tools, tmp_path, mesh, 2048, zero=level, microbatches=parts, bucket_size=size)
@@ -486,7 +487,7 @@ def test_shards_travel_in_buckets(tools, tmp_path, mesh, level, parts):
 @pytest.mark.parametrize("stage", [1, 3])
 def test_split_states_reduce_and_gather_each_weight_once(tools, tmp_path, stage):
     """A gradient is reduced to the device that updates the part; the weight is gathered where it is read whole, or after the update."""
-    # With padding where the first dimension is odd.
+    # Padded if the first dimension is odd.
     parts = [-(-len(array) // 2) * array[:1].nbytes for array in Mlp(draw_powers(1)).weights.values()]
     found = list_collectives(tools, tmp_path, "adamw", "data=2", split_as_zero(Mlp(draw_powers(1)), stage), bucket_size=0)
     sizes = lambda kind: sorted(size for each, size in found if each == kind)  # noqa: E731
@@ -496,7 +497,7 @@ def test_split_states_reduce_and_gather_each_weight_once(tools, tmp_path, stage)
 
 
 def test_weights_are_split_that_are_computed_with_in_16_bits(tools, tmp_path):
-    """A state of 32 bits is rounded before it is multiplied: the columns of what is multiplied are the state's."""
+    """A 32-bit state is rounded before the product: the columns of the rounded weight have the state's sharding."""
     path, loss, optimizer, dims, inputs = make_random_case(tmp_path, "mlp", 0)
     options = {"train": True, "loss": loss, "optimizer": optimizer, "dims": dims, "precision": "bf16"}
     plan = gridloom.compile(path, tmp_path / "m.plan", mesh="data=2,model=2", tools=tools.folder, **options)
@@ -505,7 +506,7 @@ def test_weights_are_split_that_are_computed_with_in_16_bits(tools, tmp_path):
 
 
 def test_the_sharding_of_a_state_is_of_nothing_else(tools, tmp_path):
-    """LAMB makes a norm, a number, of what it computes from its memory."""
+    """LAMB computes a norm, a scalar, from its moments."""
     path, loss, _, dims, inputs = make_random_case(tmp_path, "mlp", 0)
     options = {"train": True, "loss": loss, "optimizer": "lamb(lr=0.01)", "dims": dims, "shard": {"w1/m": "[{data},{}]"}}
     plan = gridloom.compile(path, tmp_path / "m.plan", mesh="data=2", tools=tools.folder, **options)
@@ -513,7 +514,7 @@ def test_the_sharding_of_a_state_is_of_nothing_else(tools, tmp_path):
 
 
 def test_sizes_share_their_states(tools, tmp_path):
-    """Batches of two sizes, each with its steps, evaluation and model."""
+    """Two batch sizes, each with its own training step, evaluation and model."""
     path, loss, optimizer, _, inputs = make_random_case(tmp_path, "mlp", 0)
     options = {"train": True, "loss": loss, "optimizer": optimizer, "dims": {"batch": (3, 8)}}
     plan = gridloom.compile(path, tmp_path / "m.plan", mesh="data=3", tools=tools.folder, **options)
@@ -522,7 +523,7 @@ def test_sizes_share_their_states(tools, tmp_path):
 
 
 def test_inputs_of_a_check_are_of_some_entry(tools, split_plan):
-    """Labels are no input of the model; a name that no entry has is refused."""
+    """Labels are an input of another entry; a name that no entry has is refused."""
     text = tools.call("check", split_plan, "--input", "labels=4", "--input", "learning_rate=0.5").stdout
     assert "entry 'main'" in text and "PASS" in text
     result = tools.call("check", split_plan, "--input", "lables=4", check=False)
@@ -537,8 +538,8 @@ def test_other_oracles_of_a_check(tools, split_plan, oracle, line):
 
 @pytest.mark.parametrize("mesh", ["", "data=3", pytest.param("model=2", marks=pytest.mark.full)])
 def test_a_run_goes_to_another_mesh_exactly(tools, tmp_path, mesh):
-    """A process for each rank: half of the steps on four of which each keeps a part of every state, the rest on others. All samples are one
-    batch, so that their order changes no bit."""
+    """One process per rank: half of the steps on four ranks that each keep a part of every state, the rest on others. All samples are
+    one batch, so that their order changes no bit."""
     model, rate, batch = MODELS["mlp"](), 2.0**-4, 7
     batches = draw_batches(model, batch, 1) * 20
     states = run_by_hand(model, batches, sign_descent, rate, "m")[1] | {"train/step": np.array(20)}

@@ -1,7 +1,7 @@
-"""MiniLM, with the weights that its package ships, is trained on four ranks to tell families of licences apart by 16 tokens: better
-than a linear classifier of what it makes of them untrained.
+"""MiniLM, with the weights that its package ships, is trained on four ranks to classify families of licences by 16 tokens, and must beat a
+linear classifier of its untrained features.
 
-The spans are that short since whole paragraphs often name their licence."""
+The spans are short because whole paragraphs often name their licence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MASKS = {"attention_mask": np.ones((BATCH, LENGTH), np.int64), "token_type_ids":
 
 
 def save_classifier(path: Path, **options) -> Path:
-    """MiniLM with the mean over tokens as the output `features`, and a layer over it as `logits`. No token is padding."""
+    """MiniLM with the mean over tokens as the output `features`, and a linear layer over it as `logits`. No token is padding."""
     model = zoo.minilm(head="hidden", **options)
     width = model.graph.output[0].type.tensor_type.shape.dim[2].dim_value
     random = np.random.default_rng(0).standard_normal((width, len(FAMILIES))) * 0.02
@@ -50,7 +50,7 @@ def save_classifier(path: Path, **options) -> Path:
 
 @pytest.fixture(scope="module")
 def spans() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Whole batches are evaluated, so there are no others in the second part."""
+    """Only whole batches are evaluated, so the held-out part has no others."""
     train, held_out = load_spans()
     rows = len(held_out["labels"]) // BATCH * BATCH
     return train, {name: array[:rows] for name, array in held_out.items()}
@@ -86,7 +86,7 @@ def train(tools, folder: Path, data, held_out, steps: int) -> float:
 
 
 def check_export(tools, folder: Path, held_out, accuracy: float) -> None:
-    """The exported model has the plan's logits in ONNX Runtime, and the accuracy that training told."""
+    """In ONNX Runtime the exported model has the plan's logits and the accuracy that training reported."""
     tools.call("checkpoint", "export", folder / "run", "--model", folder / "model.onnx", "-o", folder / "trained.onnx")
     logits = run_batches(folder / "trained.onnx", held_out["input_ids"], "logits")
     with gridloom.Trainer(folder / "model.plan", threads=1) as trainer:
@@ -97,7 +97,7 @@ def check_export(tools, folder: Path, held_out, accuracy: float) -> None:
 
 
 def test_a_small_encoder_learns(tools, tmp_path, spans):
-    """Two layers of random weights: after few steps the loss of the batches is lower."""
+    """Two layers of random weights: the batches' loss falls within few steps."""
     small = zoo.Random(0)
     save_classifier(tmp_path / "model.onnx", weights=small, layers=2, hidden=64, heads=4, intermediate=128)
     data, held_out = ({name: array[:512] for name, array in part.items()} for part in spans)

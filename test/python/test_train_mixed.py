@@ -1,4 +1,4 @@
-"""Training in 16 bits with a scale of the loss: what a step computes, when it is not taken, and how the scale moves."""
+"""Training in 16 bits with a loss scale: what a step computes, when it is skipped, and how the scale changes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def get_states(session: gridloom.Session) -> dict[str, np.ndarray]:
 
 
 def draw_targets(model, batch: int, steps: int, seed: int = 3) -> list[dict[str, np.ndarray]]:
-    """Inputs, and a smooth function of them."""
+    """Inputs, and a smooth function of them as targets."""
     random = np.random.default_rng(seed)
     matrix = random.standard_normal((int(np.prod(model.row)), model.classes)) / 4
     batches = []
@@ -44,9 +44,9 @@ SCALES = ["dynamic", "1024", "dynamic(init=3000)"]
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("kind", ["mlp", "cnn"])
 def test_a_step_is_that_of_float64(tools, tmp_path, kind, scale):
-    """What is rounded to f16, each time by at most 2^-11 of the number: inputs, weights, each layer's values, their derivatives. A gradient is a
-    sum of products of such numbers, of which each has at most eight roundings behind it here: together at most 8 * 2^-11 of its largest
-    element, were they all of one sign. They are not: 1 to 4.5 times 2^-11 is found. The loss and what is f32 adds 1e-6."""
+    """Rounded to f16, each time by at most 2^-11 of the number: inputs, weights, each layer's values, their derivatives. A gradient is a
+    sum of products of such numbers, each after at most eight roundings here: together at most 8 * 2^-11 of its largest element, if all
+    had one sign. They have not: errors are 1 to 4.5 times 2^-11. The loss and the f32 values add 1e-6."""
     model = Mlp(draw_normal(1)) if kind == "mlp" else Cnn(draw_normal(2), "AveragePool")
     random = np.random.default_rng(5)
     batch = {"x": random.standard_normal((8, *model.row)).astype(np.float32), "labels": random.integers(0, model.classes, 8)}
@@ -69,7 +69,7 @@ def test_a_step_is_that_of_float64(tools, tmp_path, kind, scale):
 
 
 def test_a_power_of_two_changes_no_bit_in_f32(tools, tmp_path):
-    """Nor does the largest there is make the norm of the gradients overflow: they are divided before."""
+    """Even the largest scale does not make the norm of the gradients overflow: they are divided first."""
     model = Mlp(draw_normal(1))
     batches = draw_targets(model, 6, 4)
     found = []
@@ -86,7 +86,7 @@ def test_a_power_of_two_changes_no_bit_in_f32(tools, tmp_path):
 
 
 def follow_scale(taken: list[bool], init: float, growth: float, backoff: float, interval: int, least: float) -> list[float]:
-    """The scale of each step, as PyTorch's GradScaler has it: growth after `interval` steps in a row, backoff after each that was not taken."""
+    """Each step's scale by the rules of PyTorch's GradScaler: growth after `interval` steps in a row, backoff after each skipped step."""
     scale, good, scales = init, 0, []
     for each in taken:
         scales.append(scale)
@@ -116,8 +116,8 @@ PLANTED = (3, 8, 9, 10, 21)
     ],
 )
 def test_an_overflow_of_one_rank_is_skipped_by_all(tools, tmp_path, mesh, options):
-    """The last row of a batch lies on one rank. Its target of 1e4 makes a derivative that f16 does not hold at any scale from 128 on, and a
-    loss that is finite. The others' are below 1: no scale here is too large for them."""
+    """The last row of a batch is on one rank. Its target of 1e4 gives a derivative that overflows f16 at any scale from 128 on, and a
+    finite loss. The other targets are below 1: no scale here is too large for them."""
     model = Mlp(draw_normal(1, scale=0.2))
     batches = draw_targets(model, 8, 30)
     for number in PLANTED:
@@ -145,8 +145,8 @@ def test_an_overflow_of_one_rank_is_skipped_by_all(tools, tmp_path, mesh, option
 
 
 def test_sums_of_ranks_that_overflow_are_found(tools, tmp_path):
-    """A convolution's gradient is f16, also while ranks add theirs: both halves of a batch are the same, so the sum is twice what each has.
-    Where each is finite and the sum is not, no rank takes the step."""
+    """A convolution's gradient is f16, also while ranks add theirs: both halves of a batch are equal, so the sum is twice each part. If
+    the parts are finite but the sum is not, no rank takes the step."""
     model = Cnn(draw_normal(2), "AveragePool")
     half = draw_targets(model, 4, 1)[0]
     batch = {name: np.concatenate([array, array]) for name, array in half.items()}
@@ -154,7 +154,7 @@ def test_sums_of_ranks_that_overflow_are_found(tools, tmp_path):
     y, kept = model.forward(weights, half["x"].astype(np.float64), np.einsum)
     gradients = model.backward(weights, kept, squared_error(y, half["t"])[1], np.einsum)
     largest = max(np.abs(gradients[name]).max() for name in ("c1", "c2"))
-    # The mean is over 40 elements, of which 32 is the power of two below: gradients of sums are multiplied by scale / 32.
+    # The mean is over 40 elements, and 32 is the power of two below: gradients of sums are multiplied by scale / 32.
     for target, taken in ((0.4 * HALF, 1), (0.75 * HALF, 0)):
         scale = f"{32 * target / largest:.6g}"
         with gridloom.load(compile_plan(tools, tmp_path, model, 8, "data=2", loss_scale=scale), threads=1) as session:
@@ -186,7 +186,7 @@ def test_losses_are_computed_in_f32(tools, tmp_path, precision):
         assert found and all("xf32>" in each and "f16" not in each for each in found), found
     products = re.findall(r"loom\.dot_general .*", body)
     assert sum(f"{precision}>, " in each for each in products) == len(products) == 5
-    # Of five the logits and the gradients of both layers are f32; what goes from the first to the second layer, and its derivative, is not.
+    # Of five products, the logits and the gradients of both layers are f32; the values between the layers, and their derivative, are not.
     assert sum(each.rstrip().split(" loc")[0].endswith("f32>") for each in products) == 3
 
 
@@ -198,7 +198,7 @@ def save_data(folder, model, samples: int, planted: int | None = None) -> None:
 
 
 def test_a_run_goes_on_past_overflows(tools, tmp_path):
-    """Each epoch has one; a run in two parts goes on with the scale, and is the run in one part bit for bit."""
+    """Each epoch has one; a run in two parts continues with the scale, and equals the run in one part bit for bit."""
     model = Mlp(draw_normal(1, scale=0.2))
     save_data(tmp_path, model, 40, planted=17)
     plan = compile_plan(tools, tmp_path, model, 8, "data=2", loss_scale=DYNAMIC).path
@@ -220,7 +220,7 @@ def test_a_run_goes_on_past_overflows(tools, tmp_path):
 
 
 def test_a_run_stops_where_the_scale_cannot_help(tools, tmp_path):
-    """An overflow at the least scale, which a scale that is given is; and a loss that is not finite at any scale."""
+    """An overflow at the least scale, which a fixed scale always is; and a loss that is infinite or NaN at any scale."""
     model = Mlp(draw_normal(1, scale=0.2))
     save_data(tmp_path, model, 8, planted=5)
     run = ["--data", tmp_path / "data.npz", "--steps", 30, "--log"]

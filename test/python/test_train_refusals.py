@@ -58,7 +58,7 @@ def test_refused(tools, model, tmp_path, case):
 
 
 def test_an_axis_that_splits_nothing_says_what_would(tools, model, tmp_path):
-    """And that does."""
+    """And the suggested strategy works."""
     lstm = zoo.MODELS["lstm"].write(tmp_path / "lstm.onnx", layers=1, hidden=16, vocabulary=20)
     reads_all = [lstm, "--loss", "cross_entropy(logits, labels)", "--dim", "sequence=4"]
     pinned = [model, "--loss", "cross_entropy(y, labels)", "--shard", "w1=[{data},{}]"]
@@ -113,7 +113,7 @@ def test_a_batch_that_is_not_first_is_not_cut(tools, tmp_path):
 
 
 def test_a_target_without_the_batch_is_not_cut(tools, tmp_path):
-    """The output's own dimension has another name, so the new input would be a part of the batch, the same for all parts."""
+    """The output's first dimension has another name, so the target would not be cut into micro-batches."""
     path = save(tmp_path / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": ["batch", 4]}, ["N", 3], {"w": draw(4, 3)})
     options = ["--train", *LOSS, "--dim", "batch=8", "--microbatches", "2", "-o", tmp_path / "m.plan"]
     result = tools.call("compile", path, *options, check=False)
@@ -128,7 +128,7 @@ def test_names_are_utf8(tools, tmp_path):
 
 
 def test_loops_are_not_trained(tools, tmp_path):
-    """A weight that a loop reads in a function of its own would stay as it is."""
+    """A loop's body would read its weight outside of the trained function, and the weight would not change."""
     body = helper.make_graph(
         [
             helper.make_node("MatMul", ["s", "w"], ["m"]),

@@ -22,7 +22,8 @@ BATCH, SAMPLES = 8, 60
 
 @pytest.fixture(scope="module")
 def folder(tools: Tools, tmp_path_factory) -> Path:
-    """Plans small.plan and large.plan, whose states take 3 KB and about 6 MB, so that a run of it saves most of the time; and data."""
+    """Data, and plans small.plan and large.plan, whose states take 3 KB and about 6 MB, so that a run of the large one saves most of the
+    time."""
     folder, random = tmp_path_factory.mktemp("saving"), np.random.default_rng(0)
     draw = lambda *shape: random.standard_normal(shape).astype(np.float32)  # noqa: E731
     for name, hidden in (("small", 14), ("large", 32768)):
@@ -34,7 +35,7 @@ def folder(tools: Tools, tmp_path_factory) -> Path:
 
 
 def test_a_full_disk(tools, folder, tmp_path):
-    """The run ends with the path and the reason; the checkpoints before stay, and load."""
+    """The run ends with the path and the reason; earlier checkpoints remain and load."""
     disk = tmp_path / "disk"
     disk.mkdir()
     gridloom, train = tools.path("gridloom"), ["train", folder / "small.plan", "--data", folder / "data.npz", "--steps", 100000]
@@ -66,15 +67,15 @@ def test_a_full_disk_of_logs(tools, folder):
 
 
 def read_latest(tools, run: Path) -> dict | None:
-    """What `checkpoint inspect` says of the latest checkpoint, every byte of which it checks."""
+    """The output of `checkpoint inspect` for the latest checkpoint, which verifies every byte."""
     if not any(run.glob("step-??????????")):
         return None
     return json.loads(tools.call("checkpoint", "inspect", run, "--json").stdout)
 
 
 def test_a_run_that_is_killed_goes_on(tools, folder, tmp_path, request):
-    """At random moments, of a hundred many while it saves: each time the last checkpoint is whole, and in the end nothing tells the run from one
-    that was left alone."""
+    """Killed at random moments, with --full 100 times, often while it saves: the last checkpoint is always valid, and in the end the run
+    equals one that was not killed."""
     kills = 100 if request.config.getoption("--full") else 5
     random, files = np.random.default_rng(kills), ["--checkpoint-dir", "--log", "--log-dir"]
     train = ["train", folder / "large.plan", "--data", folder / "data.npz", "--in-process", "--checkpoint-every", 1, "--resume"]

@@ -1,4 +1,4 @@
-"""Weights that are one parameter: compile --tie."""
+"""Weights that share one parameter: compile --tie."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TABLE = RANDOM.standard_normal((VOCABULARY, HIDDEN)).astype(np.float32)
 
 
 def save(path, form: str, table=TABLE, head=None, **others):
-    """logits = (table[ids] + shift) head, where head is [hidden, vocabulary], or [vocabulary, hidden] and turned."""
+    """logits = (table[ids] + shift) head, where head is [hidden, vocabulary], or [vocabulary, hidden] and transposed by Gemm."""
     isTransposed = form == "transposed"
     head = (table.T if isTransposed else table) if head is None else head
     project = helper.make_node("MatMul", ["h", "head"], ["logits"], name="project") if isTransposed else helper.make_node("Gemm", ["h", "head"], ["logits"], name="project", transB=1)
@@ -40,7 +40,7 @@ def compile_tied(tools, path, plan, form, mesh="", **options):
 
 
 def steps_by_hand(ids, labels, count: int):
-    """The table after some steps of rate 0.3: one matrix, whose gradient is the sum of both uses'."""
+    """The table after `count` steps of rate 0.3: one matrix, whose gradient is the sum over both uses."""
     table, shift = TABLE.astype(np.float64), np.full(HIDDEN, 0.5)
     for _ in range(count):
         h = table[ids] + shift
@@ -77,7 +77,7 @@ def test_training(tools, tmp_path, form, mesh, zero):
 
 @pytest.mark.parametrize("form", TIES)
 def test_checkpoints_have_both(tools, tmp_path, form):
-    """The exported model and other plans get the value of both weights; a run goes on with the checkpoint."""
+    """Exported models and other plans get the value for both weights; a run continues from the checkpoint."""
     path = save(tmp_path / "m.onnx", form)
     plan = compile_tied(tools, path, tmp_path / "m.plan", form)
     ids, labels = np.arange(BATCH) % VOCABULARY, np.arange(BATCH) % 3

@@ -1,4 +1,5 @@
-"""gridloom.Trainer on real plans: a classifier of made-up digits learns, resumes bit for bit, and is the same model in ONNX Runtime."""
+"""gridloom.Trainer on real plans: a classifier of synthetic digits learns, resumes bit for bit, and gives the same results in ONNX
+Runtime."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def plan(tools, model):
-    """Makes the plan for a mesh, once."""
+    """Plans by mesh, each compiled once."""
     plans = {}
 
     def make(mesh: str = "") -> gridloom.Plan:
@@ -63,7 +64,7 @@ def plan(tools, model):
 
 
 def digits(samples: int, seed: int = 0) -> dict[str, np.ndarray]:
-    """Pictures of ten kinds, and noise."""
+    """Images of ten classes, with noise."""
     kinds = np.random.default_rng(99).standard_normal((CLASSES, SIZE))
     random = np.random.default_rng(seed)
     labels = random.integers(0, CLASSES, samples)
@@ -105,7 +106,7 @@ def test_it_learns_and_exports(tools, plan, model, tmp_path, mesh):
     assert all(results["committed"] for results in history) and history[-1]["step"] == 160
     assert found["loss"] < 0.3 * before["loss"] and found["accuracy"] > 0.9
     assert history[-1]["eval_loss"] == found["loss"]
-    # What eval says is what numpy and ONNX Runtime say of the weights.
+    # The eval entry agrees with numpy and ONNX Runtime on the weights.
     logits = forward(states, test["x"])
     assert found["loss"] == pytest.approx(cross_entropy(logits, test["labels"]), rel=1e-5)
     assert found["accuracy"] == pytest.approx(np.mean(logits.argmax(axis=1) == test["labels"]), abs=1e-6)
@@ -114,7 +115,7 @@ def test_it_learns_and_exports(tools, plan, model, tmp_path, mesh):
     (logits,) = onnxruntime_session(output).run(None, {"x": test["x"]})
     assert found["loss"] == pytest.approx(cross_entropy(logits, test["labels"]), rel=1e-5)
     np.testing.assert_allclose(main, logits[:BATCH], rtol=1e-4, atol=1e-5)
-    # A new session begins with what was exported, or with the checkpoint itself.
+    # A new session can start from the exported weights, or from the checkpoint itself.
     tools.call("checkpoint", "export", tmp_path / "run", "-o", tmp_path / "trained.safetensors")
     for weights in (output, tmp_path / "trained.safetensors", tmp_path / "run"):
         with gridloom.load(plan(mesh), weights=weights) as session:
@@ -142,7 +143,7 @@ def test_frozen_weights_are_exported_with_the_plan(tools, model, tmp_path):
 
 
 def test_weights_of_any_name_are_exported(tools, model, tmp_path):
-    """Names that look like a slot's of another weight, or like the run's own states."""
+    """Names that look like another weight's optimizer state, or like the run's own states."""
     names = {"fc1.weight": "w", "fc1.bias": "w/b", "fc2.weight": "train/scale", "fc2.bias": "train"}
     proto = onnx.load(model)
     for tensor in proto.graph.initializer:
@@ -170,7 +171,7 @@ def test_weights_of_any_name_are_exported(tools, model, tmp_path):
 
 @pytest.mark.parametrize("mesh", MESHES)
 def test_a_resumed_run_is_the_whole_run(plan, tmp_path, mesh):
-    data = digits(100)  # the batches cross the epochs' ends
+    data = digits(100)  # batches span the ends of epochs
     options = {"lr": 1e-2, "schedule": "linear(warmup=3)", "seed": 3}
     with gridloom.Trainer(plan(mesh), **options) as trainer:
         history = trainer.fit(data, steps=12)
@@ -257,7 +258,7 @@ def test_ranks_agree_with_one(plan):
 
 
 def test_the_command_line_reads_the_same_samples(tools, plan, tmp_path):
-    """gridloom train and the trainer are one run: one begins it, the other ends it."""
+    """gridloom train and the trainer are interchangeable: one starts a run, the other finishes it."""
     data = digits(40)
     (tmp_path / "data").mkdir()
     for name, array in data.items():
@@ -281,7 +282,7 @@ def test_a_plan_that_does_not_train_is_refused(tools, model, tmp_path):
 
 @pytest.mark.parametrize("mesh", ["", "data=2"])
 def test_each_of_several_losses_is_a_mean_over_what_it_counts(tools, tmp_path, mesh):
-    """Labels of one loss are ignored, in each batch another number of them: a batch is no measure of how much it counts."""
+    """One loss ignores a different number of labels in each batch, so batches must not be weighted equally."""
     random = np.random.default_rng(0)
     weights = {name: random.standard_normal((SIZE, CLASSES)).astype(np.float32) / 8 for name in ("wa", "wb")}
     nodes = [helper.make_node("MatMul", ["x", name], [output]) for name, output in (("wa", "a"), ("wb", "b"))]
@@ -303,7 +304,7 @@ def test_each_of_several_losses_is_a_mean_over_what_it_counts(tools, tmp_path, m
     assert plan.training["terms"] == ["loss.1", "loss.2"]
     data = {"x": random.standard_normal((16, SIZE)).astype(np.float32), "la": random.integers(0, CLASSES, 16)}
     data["lb"] = random.integers(0, CLASSES, 16)
-    data["la"][[1, 2, 3, 4, 8, 9, 10, 11]] = -1  # 1, 3, 0 and 4 of the batches' labels are left
+    data["la"][[1, 2, 3, 4, 8, 9, 10, 11]] = -1  # leaves 1, 3, 0 and 4 labels of the batches
     counted = data["la"] >= 0
     first = 2 * cross_entropy(data["x"][counted] @ weights["wa"], data["la"][counted])
     second = cross_entropy(data["x"] @ weights["wb"], data["lb"])
@@ -320,7 +321,7 @@ def test_each_of_several_losses_is_a_mean_over_what_it_counts(tools, tmp_path, m
     assert float(logged["eval_loss"]) == pytest.approx(first + second, rel=1e-5)
     assert float(logged["eval_loss.1"]) == pytest.approx(first, rel=1e-5)
     assert float(logged["loss"]) == pytest.approx(float(logged["loss.1"]) + float(logged["loss.2"]), rel=1e-6)
-    # Where no label of one loss counts, the other one is left.
+    # If no label counts for one loss, the other one remains.
     with gridloom.Trainer(plan) as trainer:
         found = trainer.evaluate({name: array[8:12] for name, array in data.items()})
         assert found["loss"] == pytest.approx(cross_entropy(data["x"][8:12] @ weights["wb"], data["lb"][8:12]), rel=1e-5)

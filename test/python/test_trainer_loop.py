@@ -1,5 +1,5 @@
-"""gridloom.Trainer's loop: what it reads, in which order, and when it stops. A session in numpy stands in for a plan's, so that
-every number can be told."""
+"""gridloom.Trainer's loop: what it reads, in which order, and when it stops. A numpy session replaces a plan's, so that every number is
+known."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def binding(name: str, dtype: str, *shape: int) -> plans.Binding:
 
 
 class Regression(gridloom.Session):
-    """Least squares of x @ w and y by gradient descent, as the entries of a trained plan would compute it."""
+    """Least squares of x @ w and y by gradient descent, in place of a trained plan's entries."""
 
     def __init__(self, sizes=(BATCH,)):
         self.values = {"w": np.zeros(3), "w/m": np.zeros(3), "train/step": np.array(0)}
@@ -154,7 +154,7 @@ def test_iterables_are_read_again_for_each_epoch(make):
     trainer = gridloom.Trainer(Regression())
     trainer.fit(make(table()), epochs=2)
     assert read(trainer.session) == 2 * [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
-    trainer.fit(make(table()), steps=2)  # of its own
+    trainer.fit(make(table()), steps=2)  # a run of its own
     assert trainer.step_count == 8
 
 
@@ -184,7 +184,7 @@ def test_several_batch_sizes():
 
 def test_schedules_multiply_the_rate():
     trainer = gridloom.Trainer(Regression(), lr=0.5, schedule="linear(warmup=2)")
-    trainer.fit(table(), steps=4)  # its total
+    trainer.fit(table(), steps=4)  # also the schedule's total
     assert trainer.session.rates == [0.25, 0.5, 0.5, 0.25]
     trainer = gridloom.Trainer(Regression(), schedule=lambda step: 1 / (1 + step))
     trainer.fit(table(), steps=3)
@@ -214,7 +214,7 @@ def test_a_resumed_run_is_the_whole_run(tmp_path, data, killed):
         first.fit(data(), **options)
     second = gridloom.Trainer(Regression(), schedule="cosine(warmup=3)", seed=5 if killed <= 2 else 77)
     history = second.fit(data(), **options)
-    saved = (killed - 1) // 2 * 2  # the callback comes before the checkpoint
+    saved = (killed - 1) // 2 * 2  # the callback runs before the checkpoint
     assert len(history) == 8 - saved and second.step_count == 8
     assert read(first.session)[:saved] + read(second.session) == read(whole.session)
     for name, value in whole.state_dict().items():
@@ -238,7 +238,7 @@ def test_checkpoints_of_another_run_stay(tmp_path):
     run = tmp_path / "run"
     first = gridloom.Trainer(Regression())
     first.fit(table(), steps=4, checkpoint_dir=run, checkpoint_every=2)
-    first.fit(table(), steps=2, checkpoint_dir=run)  # the same run
+    first.fit(table(), steps=2, checkpoint_dir=run)  # continues the same run
     saved = {path: path.stat().st_mtime_ns for path in sorted(run.rglob("*"))}
     for other in (gridloom.Trainer(Regression()), gridloom.Trainer(Regression(), seed=3)):
         with pytest.raises(ValueError, match=r"run has a checkpoint of another run, of step 6; continue it with resume=True, or"):
@@ -254,7 +254,7 @@ def test_checkpoints_of_another_run_stay(tmp_path):
         other = gridloom.Trainer(Regression())
         other.fit(table(), steps=other.step_count + 6, checkpoint_dir=run, resume=resume)
         assert other.step_count == 6
-    other.fit(table(), steps=1, checkpoint_dir=run)  # goes on with it
+    other.fit(table(), steps=1, checkpoint_dir=run)  # continues it
     assert other.step_count == 7
     loaded = gridloom.Trainer(Regression())
     loaded.load(run)
@@ -263,7 +263,7 @@ def test_checkpoints_of_another_run_stay(tmp_path):
 
 
 def test_a_folder_is_one_runs(tmp_path, monkeypatch):
-    """Another fit, or gridloom train, has it as long as it goes on."""
+    """Another fit, or gridloom train, holds the folder while it runs."""
     monkeypatch.setattr("gridloom.trainer._LOCK_PATIENCE", 0.1)
     data, run = table(), {"checkpoint_dir": tmp_path / "run", "resume": True}
 
@@ -330,7 +330,7 @@ def test_evaluation_weighs_by_count():
     w = trainer.state_dict()["w"]
     data = table(10)
     errors = data["x"] @ w - data["y"]
-    found = trainer.evaluate(batches(data))  # 4, 4 and 2
+    found = trainer.evaluate(batches(data))  # batches of 4, 4 and 2
     assert found.keys() == {"loss", "bias", "count", "samples"} and found["count"] == found["samples"] == 10
     assert found["loss"] == pytest.approx(np.mean(errors**2)) and found["bias"] == pytest.approx(np.mean(errors))
     assert trainer.evaluate(data)["samples"] == 8 and trainer.evaluate(data, batch_size=2)["samples"] == 10
@@ -338,7 +338,7 @@ def test_evaluation_weighs_by_count():
 
 
 class Partial(Regression):
-    """Also has the mean of the x0 of those samples whose y is positive, and how many these are."""
+    """Adds the mean of x0 over samples with positive y, and their number."""
 
     def run(self, inputs, *, entry="main", dims=None):
         found = inputs["x"][inputs["y"] > 0, 0].astype(np.float64)

@@ -1,4 +1,4 @@
-"""Pins drawn from a seed: `explain --why-not` agrees with what it says, and shows hardly anything cheaper than the plan."""
+"""Random pins: `explain --why-not` agrees with what it says, and hardly any pin is cheaper than the plan."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gridloom import zoo
 
 SEED = 20260
 QUICK, ALL = 20, 300
-# Estimates do not tell more apart: a pin that saves less is as fast.
+# Estimates are not more precise: a pin that saves less counts as equally fast.
 ALIKE = 0.01
 
 
 @dataclass(frozen=True)
 class Known:
-    """A pin that saves more, and the largest share that it may save."""
+    """A pin that saves more, and the most that it may save, as a share of the step."""
 
     model: str
     devices: str
@@ -30,7 +30,7 @@ class Known:
     reason: str
 
 
-# By number.
+# By case number.
 FUSED = "the search counts operations one by one: what it chose is less than 1 % better so, and has more kernels once these are fused"
 COPIES = "the copies that make a convolution a product on CPUs, which splits of the picture split, are in no cost before the layout phase"
 KNOWN = {
@@ -48,7 +48,7 @@ MODELS = {
     "resnet": ("resnet", {"blocks": (1, 1), "width": 16, "image": 32, "classes": 10}),
     "lstm": ("lstm", {"layers": 1, "hidden": 64, "vocabulary": 100}),
 }
-# A device that takes longer to compute than links to send: splits pay.
+# Slow compute and fast links: splits pay.
 KIND = {"name": "slow", "memory_bytes_per_second": 1e9, "launch_seconds": 1e-6, "collective_launch_seconds": 5e-6}
 SLOW = {
     "device_kinds": [KIND | {"flops_per_second": {"contraction": {"f32": 2e9}, "other": {"f32": 1e9}}}],
@@ -56,7 +56,7 @@ SLOW = {
     "switches": ["s"],
     "links": [{"ends": ["d", "s"], "latency_seconds": 2e-6, "bytes_per_second": 2e9}],
 }
-# The batch, and what the planner is given: devices, for which it chooses a mesh, or axes, for which it chooses uses.
+# The batch, and the planner's input: devices, for which it chooses a mesh, or axes, for which it chooses uses.
 DEVICES = {
     "2": (8, ["--devices", "2"]),
     "4": (2, ["--devices", "4"]),
@@ -71,7 +71,7 @@ MESHES = {2: ["data=2", "model=2", "pipe=2"], 4: ["data=4", "model=4", "data=2,m
 @dataclass(frozen=True)
 class Pin:
     text: str
-    value: str = ""  # whose sharding it is; empty: it is of the mesh
+    value: str = ""  # whose sharding it pins; empty for the mesh
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def axes_of(mesh: str) -> list[str]:
 
 
 def draw_pin(draw: random.Random, report: dict) -> Pin | None:
-    """Another mesh, where the planner chose it, or a value's dimensions split over some axes; None where none is left."""
+    """Another mesh, if the planner chose it, or a value's dimensions split over some axes; None if there is none."""
     options = report["options"]
     if "mesh" not in options and draw.random() < 0.25:
         count = 1
@@ -128,7 +128,7 @@ def draw_pin(draw: random.Random, report: dict) -> Pin | None:
 
 
 def ask(tools, plan, pin: Pin) -> dict | None:
-    """The answer; None where it cannot be, for which there is one line."""
+    """The answer; None if the pin is impossible, which must give one line."""
     result = tools.call("explain", plan, "--why-not", pin.text, "--json", check=False)
     if result.returncode == 0:
         return json.loads(result.stdout)
@@ -138,7 +138,7 @@ def ask(tools, plan, pin: Pin) -> dict | None:
 
 
 def draw_case(tools, plans, number: int):
-    """The model, the devices, the plan's report, the pin and the answer of one number: what cannot be is drawn again."""
+    """The model, the devices, the plan's report, the pin and the answer for a case number: impossible pins are drawn again."""
     draw = random.Random(f"why-not {SEED} {number}")
     for _ in range(50):
         name, devices = draw.choice(list(MODELS)), draw.choice(list(DEVICES))
@@ -152,13 +152,13 @@ def draw_case(tools, plans, number: int):
 
 
 def splits_of(text: str) -> list[list[str]]:
-    """The axes of each dimension of '[{"data"}, {"model"} * 64]', without micro-batches; of a pin likewise."""
+    """The axes of each dimension of '[{"data"}, {"model"} * 64]', without micro-batches; also for a pin's text."""
     dims = re.findall(r"\{([^{}]*)\}", text[text.index("[") : text.rindex("]")])
     return [[axis for axis in re.split(r'[", ]+', dim) if axis and axis != "micro"] for dim in dims]
 
 
 def check_case(tools, plans, folder, number: int) -> float:
-    """The share of the plan's time that the pin of this number saves; below 0 if it takes more."""
+    """The share of the plan's time that this case's pin saves; negative if it takes more."""
     name, devices, report, pin, answer = draw_case(tools, plans, number)
     if known := KNOWN.get(number):
         assert (name, devices, pin.text) == (known.model, known.devices, known.pin), f"number {number} draws what is not known of it"
@@ -167,7 +167,7 @@ def check_case(tools, plans, folder, number: int) -> float:
     assert change == pytest.approx(other - now, abs=1e-9 * now)
     verdicts = ("the plan is split so already", "as fast") if change == 0 else "faster (" if change < 0 else "slower ("
     assert answer["verdict"].startswith(verdicts), answer["verdict"]
-    # What it says how to compile is what it speaks of: with the pin, and at that cost.
+    # The printed command compiles the pinned plan, at the stated cost.
     words = shlex.split(answer["compile_it"])
     words[words.index("-o") + 1] = folder / f"{number}.plan"
     tools.call(*words[1:], "-q")

@@ -1,4 +1,4 @@
-"""What a newcomer does wrong, and what the programs say: one line, the remedy in it, nothing half-written."""
+"""Newcomers' mistakes, and the programs' answers: one line with the remedy, and nothing half-written."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def plan(tools, model):
 
 @pytest.fixture(scope="module")
 def split(tools, model):
-    """The plan for two ranks."""
+    """A plan for two ranks."""
     tools.compile(model, model.parent / "split.plan", "--dim", "batch=4", "--mesh", "data=2")
     return model.parent / "split.plan"
 
@@ -184,7 +184,7 @@ def test_a_chunk_needs_devices(tools, model, tmp_path):
 
 
 def with_cache(path, total: str):
-    """A model that appends to a cache, as exporters write it: `past` and `seq` rows are `total` rows."""
+    """A model that appends to a cache, as exporters write it: `past` and `seq` rows give `total` rows."""
     from onnx import TensorProto, helper
 
     value = lambda name, size: helper.make_tensor_value_info(name, TensorProto.FLOAT, [size, 4])  # noqa: E731
@@ -222,7 +222,7 @@ def graph(path, nodes, inputs, outputs, constants=()):
 
 
 def test_the_doctor_finds_pictures_that_divide(tools, tmp_path):
-    """What halves four times and joins what it had, with a window of 40: pictures of 16 do not do."""
+    """A model that halves four times and joins with earlier values, with a window of 40: images of 16 are too small."""
     from onnx import helper
 
     halve = lambda x, y: helper.make_node("AveragePool", [x], [y], kernel_shape=[2, 2], strides=[2, 2])  # noqa: E731
@@ -240,13 +240,13 @@ def test_the_doctor_finds_what_the_exporter_has_fixed(tools, tmp_path):
 
     nodes = [helper.make_node("Reshape", ["x", "shape"], ["y"])]
     model = graph(tmp_path / "r.onnx", nodes, {"x": ["batch", "seq", 4]}, {"y": ["b", 10, 4]}, {"shape": [-1, 10, 4]})
-    printed = tools.call("doctor", model).stdout  # 10 is what it was exported with
+    printed = tools.call("doctor", model).stdout  # 10 is the exported size
     assert "seq=10 works and 11, 18, 26, 74 do not: the exporter fixed this size (Reshape 'Reshape_0': " in printed
     assert "batch=1 works, and so do others" in printed and printed.endswith("--dim batch=1 --dim seq=10\n")
 
 
 def test_the_doctor_finds_dimensions_that_go_together(tools, tmp_path):
-    """Two names of one size: what is added must agree."""
+    """Two names for one size: addends must agree."""
     from onnx import helper
 
     nodes = [helper.make_node("MatMul", ["a", "b"], ["y"])]
@@ -264,7 +264,7 @@ def test_the_doctor_knows_windows_on_recordings(tools, tmp_path):
 
 
 def test_the_doctor_takes_devices_and_states(tools, tmp_path, monkeypatch):
-    """It suggests the state, and what it prints with one and a mesh compiles."""
+    """It suggests the state, and its command with a state and a mesh compiles."""
     sizes = {"layers": 1, "hidden": 32, "heads": 4, "vocabulary": 29, "positions": 32}
     for form in ("static", "concat"):
         zoo.save(zoo.gpt2(zoo.Gpt2Config(cache=form, **sizes), zoo.Random(1)), tmp_path / f"{form}.onnx")
@@ -283,7 +283,7 @@ def test_the_doctor_takes_devices_and_states(tools, tmp_path, monkeypatch):
 
 
 def test_commands_that_are_told_can_be_typed(tools, tmp_path, monkeypatch):
-    """Whatever the names in them: one folder has a quote and a space."""
+    """For any names in them: one folder has a quote and a space."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "it's mine"
     folder.mkdir()
@@ -323,7 +323,7 @@ def test_a_folder_whose_name_a_shell_has_completed(tools, model, tmp_path):
         assert [path.name for path in tmp_path.iterdir()] == ["m.plan"]
 
 
-# Options that do nothing, or cannot be
+# Options that have no effect, or are impossible
 
 
 def test_gpus_that_no_code_is_made_for(tools, model, tmp_path):
@@ -376,7 +376,7 @@ def test_a_split_over_the_pipeline(tools, model, tmp_path, mesh):
     options = ["compile", model, "-o", tmp_path / "m.plan", "--dim", "batch=4", "--mesh", mesh]
     line = refused(tools, *options, "--shard", shard)
     assert f"--shard 'x' names axis '{axes[-1]}', along which devices run different pipeline stages" in line
-    # An axis called so that the strategy uses otherwise is like any other.
+    # An axis may have a name that the strategy uses for another purpose.
     tools.call(*options, "--strategy", "dp+tp", "--shard", shard)
     assert "PASS" in tools.call("check", tmp_path / "m.plan", "--exact").stdout
 
@@ -389,11 +389,11 @@ def test_two_shardings_of_one_value(tools, model, tmp_path):
 
 
 def test_more_axes_than_a_mask_has_bits(tools, model, tmp_path):
-    """Axes of one device count for nothing, however many there are."""
+    """Axes of size one do not count, however many there are."""
     mesh = ",".join(["a=2", *(f"one{i}=1" for i in range(40)), "z=2"])
     tools.compile(model, tmp_path / "m.plan", "--dim", "batch=4", "--mesh", mesh, "--strategy", "random:3")
     assert "PASS" in tools.call("check", tmp_path / "m.plan", "--exact").stdout
-    # Nor are they tried in every combination of uses: two axes have four, and there is the search.
+    # Their uses are not all combined: two axes have four combinations, and there is the search.
     tools.compile(model, tmp_path / "m.plan", "--dim", "batch=4", "--mesh", mesh)
     names = [row["strategy"] for row in json.loads((tmp_path / "m.plan" / "report.json").read_text())["candidates"]]
     assert len(names) == 5 and sum(name.endswith(": search") for name in names) == 1
@@ -465,7 +465,7 @@ PRINTING = [
 @pytest.mark.parametrize("to,reason", [("/dev/full", "No space left on device"), ("&-", "Bad file descriptor")])
 @pytest.mark.parametrize("arguments", PRINTING, ids=lambda a: f"{a[0]} {a[1]}")
 def test_what_cannot_be_printed_is_told(tools, model, split, arguments, to, reason):
-    """Also by ranks, for whom memory that they share must not become standard output."""
+    """Also for ranks, whose shared memory must not become standard output."""
     command = [{"MODEL": model, "PLAN": split}.get(argument, argument) for argument in arguments]
     shell = ["sh", "-c", f'exec "$0" "$@" >{to}', tools.path("gridloom"), *command]
     result = subprocess.run(shell, stderr=subprocess.PIPE, text=True, timeout=60)
@@ -492,7 +492,7 @@ def test_a_reader_that_has_seen_enough(tools, split):
 
 
 def test_an_interrupted_compile_leaves_nothing(tools, bert, tmp_path):
-    """Wherever the signal comes: before, while and after the plan is written."""
+    """At any moment: before, while and after the plan is written."""
     sizes = ["--dim", "batch=1,2,4,8", "--dim", "sequence=4,8,16"]
     for wait in (0.05, 0.3, 0.6, 1.2):
         command = [tools.path("gridloom"), "compile", bert, "-q", "-o", tmp_path / "m.plan", *sizes]
@@ -510,7 +510,7 @@ def test_an_interrupted_compile_leaves_nothing(tools, bert, tmp_path):
 
 
 def on_a_terminal(tools, columns: int, *arguments) -> list[str]:
-    """What a command shows on a terminal of so many columns."""
+    """What a command shows on a terminal with this many columns."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     command = [tools.path("gridloom"), *map(str, arguments)]
@@ -596,7 +596,7 @@ def test_python_stops_after_a_phase_and_writes_shardings(model, tmp_path):
 
 
 def test_dumps_that_say_what_is_not_so(tools, tmp_path, monkeypatch):
-    """An axis that a slip of the pen has renamed, and a model that is not where the dump was carried to."""
+    """A misspelt axis, and a model that is missing where the dump was moved to."""
     monkeypatch.chdir(tmp_path)
     zoo.save(zoo.mlp([16, 32, 8], zoo.Random(0, scale=0.2)), "mlp.onnx")
     tools.compile("mlp.onnx", "m.plan", "--dim", "batch=4", "--mesh", "model=2", "--dump-ir", "dumps")
@@ -642,7 +642,7 @@ def test_dumps_that_would_leave_phases_out(tools, tmp_path, monkeypatch):
 
 
 def test_a_plan_that_does_not_load_replaces_nothing(tools, tmp_path, monkeypatch):
-    """A dump whose arena is smaller than what lies in it: the loader refuses the plan, so it is not there."""
+    """A dump with an arena that is too small: the loader refuses the plan, and the old plan stays."""
     monkeypatch.chdir(tmp_path)
     zoo.save(zoo.mlp([16, 32, 8], zoo.Random(0, scale=0.2)), "mlp.onnx")
     tools.compile("mlp.onnx", "m.plan", "--dim", "batch=4", "--dump-ir", "dumps")
@@ -723,7 +723,7 @@ def test_a_misspelt_state_lists_the_inputs(tools, bert, tmp_path):
 
 
 def test_devices_find_a_way_past_the_key_value_heads(tools, tmp_path):
-    """16 devices for 16 heads of queries and 8 of keys: two axes split them all, one leaves attention whole."""
+    """16 devices for 16 query heads and 8 key heads: two axes split both, one axis leaves attention unsplit."""
     sizes = {"layers": 1, "hidden": 256, "heads": 16, "kv_heads": 8, "intermediate": 512, "vocabulary": 64, "positions": 512}
     model = zoo.save(zoo.llama(zoo.LlamaConfig(cache="static", **sizes), zoo.Random(0)), tmp_path / "m.onnx")
     options = ["--dim", "batch=1", "--dim", "sequence=1", "--state", "past_*=present_*"]

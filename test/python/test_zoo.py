@@ -28,7 +28,7 @@ def small_inputs(batch: int = 3, length: int = 7) -> dict[str, np.ndarray]:
 
 
 def reference(config: zoo.BertConfig, weights, inputs) -> np.ndarray:
-    """A BERT encoder in float64, written from the paper's formulas and not from the graph."""
+    """A BERT encoder in float64, written from the paper's formulas, not from the graph."""
 
     def get(name, *shape):
         return weights.get(name, shape).astype(np.float64)
@@ -94,7 +94,7 @@ def test_bert_equals_the_formulas(tmp_path, forms, head):
 
 
 def test_minilm_gives_the_published_embedding(minilm_reference):
-    # First values of "This is an example sentence", as sentence-transformers computes them.
+    # First values for "This is an example sentence", computed by sentence-transformers.
     embedding = minilm_reference(zoo.encode(["This is an example sentence"], 16))[0]
     expected = [0.0676569, 0.0634959, 0.0487131, 0.0793049, 0.0374480]
     np.testing.assert_allclose(embedding[:5], expected, atol=1e-6)
@@ -214,7 +214,7 @@ def test_command_lists_the_models_and_refuses_wrong_ones(tmp_path):
 
 
 def test_shapes_alone_take_no_space(tmp_path):
-    """A layer of Llama-3-8B: 0.9 GB of weights of which no byte is on disk, and the constants are right."""
+    """A layer of Llama-3-8B: none of its 0.9 GB of weights is on disk, and the constants are correct."""
     result = zoo_command("llama", "-o", tmp_path / "big.onnx", "--shapes-only")
     assert result.returncode == 0, result.stderr
     data = tmp_path / "big.onnx.data"

@@ -39,7 +39,7 @@ def make_inputs(path, vocabulary: int = 50, **dims: int) -> dict[str, np.ndarray
 
 
 def compare(path, inputs, expected, mesh: str, tolerance: float) -> backend.Program:
-    """Every output must lie within `tolerance` of the expected one, relative to that one's largest value."""
+    """Every output must be within `tolerance` of the expected one, relative to its largest value."""
     name, strategy = MESHES[mesh]
     model = onnx.load(str(path), load_external_data=False)
     program = backend.prepare(model, mesh=name, strategy=strategy, base=path.parent, threads=0)
@@ -70,7 +70,7 @@ def small(tmp_path_factory):
 @pytest.mark.parametrize("name", zoo.SMALL)
 def test_small(small, name, mesh):
     if name.startswith("lstm") and "model" in mesh:
-        # Every step reads all of the state before it: no weight can be split without gathering it again.
+        # Every step reads the whole previous state: a split weight would have to be gathered again.
         with pytest.raises(CompileError, match="axis 'model' of 2 devices splits nothing"):
             compare(*small(name), mesh, 2e-5)
     else:
@@ -79,7 +79,7 @@ def test_small(small, name, mesh):
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_sequence_parallel(small, tools, tmp_path, name):
-    """Norms compute parts of the sequence: gathers and reduce_scatters beside them, no all_reduce of whole activations."""
+    """Norms work on parts of the sequence: all_gathers and reduce_scatters around them, no all_reduce of whole activations."""
     path, inputs, expected = small(name)
     dims = ["--dim", "batch=2", "--dim", "sequence=6"]
     printed = tools.compile(path, tmp_path / "m.plan", *dims, "--mesh", "model=2", "--strategy", "tp+sp").stdout
@@ -95,7 +95,7 @@ def test_true_size(tmp_path, name):
     model, options = TRUE[name]
     if model == "bert-base":
         path = zoo.save(zoo.bert(zoo.BertConfig(), zoo.Random(0)), tmp_path / "model.onnx")
-        vocabulary = 2  # the mask and the types of tokens are 0 or 1
+        vocabulary = 2  # the mask and token types are 0 or 1
     else:
         path = zoo.MODELS[model].write(tmp_path / "model.onnx", external_data=True, **options)
         vocabulary = zoo.MODELS[model].options.get("vocabulary", 1)
@@ -108,7 +108,7 @@ def test_true_size(tmp_path, name):
 
 
 def test_static_cache_equals_no_cache(tmp_path):
-    """Twelve tokens at once, and four times three through the cache."""
+    """Twelve tokens at once, and four times three with the cache."""
     plain = zoo.MODELS["gpt2"].write(tmp_path / "plain.onnx", **DECODER)
     cached = zoo.MODELS["gpt2"].write(tmp_path / "cached.onnx", **DECODER, cache="static")
     ids = np.random.default_rng(1).integers(0, 50, (2, 12))
@@ -124,7 +124,7 @@ def test_static_cache_equals_no_cache(tmp_path):
 
 
 def test_dispatch_by_capacity(tmp_path):
-    """With room for all tokens it is the mixture in which every expert computes all; what finds none goes without."""
+    """With room for all tokens it equals the mixture in which every expert computes all tokens; tokens without room are skipped."""
     ids = np.random.default_rng(1).integers(0, 50, (2, 6))
 
     def run(**options) -> np.ndarray:
@@ -141,7 +141,7 @@ def test_dispatch_by_capacity(tmp_path):
 
 
 def test_large_weights_are_streamed(tmp_path):
-    """Equal to the model in one file; offsets are what a loader can map."""
+    """Equal to the model in one file; offsets are aligned for mapping."""
     inside = zoo.MODELS["gpt2"].write(tmp_path / "inside.onnx", **DECODER)
     outside = zoo.MODELS["gpt2"].write(tmp_path / "outside.onnx", external_data=True, **DECODER)
     tensors = [t for t in onnx.load(str(outside), load_external_data=False).graph.initializer if t.external_data]

@@ -1,5 +1,5 @@
-"""A CNN and a transformer for pictures of 8 by 8, spelled as PyTorch's exporter by tracing writes them in training mode without
-folding of constants: its names, sizes that are computed from shapes, transposed weights, and what a mode adds to norms and Dropout."""
+"""A CNN and a transformer for 8 by 8 images, in the form that PyTorch's tracing exporter writes in training mode without constant
+folding: its names, sizes computed from shapes, transposed weights, and the training forms of norms and Dropout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIDE, CLASSES = 8, 10
 
 
 class Export:
-    """Nodes are named /SCOPE/OPERATOR, with a number from the second on, and values NODE_output_NUMBER."""
+    """Nodes are named /SCOPE/OPERATOR, numbered from the second on, and values NODE_output_NUMBER."""
 
     def __init__(self, seed: int):
         self.random = np.random.default_rng(seed)
@@ -33,7 +33,7 @@ class Export:
         return self.op(scope, "Constant", value=numpy_helper.from_array(np.asarray(value)))
 
     def weight(self, name: str, *shape: int, fan_in: int = 0) -> str:
-        """As PyTorch begins: uniform within 1 / sqrt(fan_in)."""
+        """PyTorch's initial values: uniform within 1 / sqrt(fan_in)."""
         limit = (fan_in or int(np.prod(shape[1:]))) ** -0.5
         return self.keep(name, self.random.uniform(-limit, limit, shape))
 
@@ -49,7 +49,7 @@ class Export:
         return self.op(scope, "Gemm", x, weight, bias, alpha=1.0, beta=1.0, transB=1)
 
     def linear(self, scope: str, x: str, name: str, inputs: int, outputs: int) -> str:
-        """A layer over values of three dimensions; `name` ends before `weight` and `bias`."""
+        """A layer over three-dimensional values; `name` is the prefix of `weight` and `bias`."""
         matrix = self.op(scope, "Transpose", self.weight(f"{name}weight", outputs, inputs), perm=[1, 0])
         product = self.op(scope, "MatMul", x, matrix)
         return self.op(scope, "Add", self.weight(f"{name}bias", outputs, fan_in=inputs), product)
@@ -72,7 +72,7 @@ class Export:
 
 
 def save_cnn(path: Path, seed: int) -> Path:
-    """A residual block between two convolutions, and a layer over means."""
+    """A convolution, a residual block, and a layer over the channels' means."""
     export = Export(seed)
 
     def convolve(scope: str, x: str, inputs: int, outputs: int, side: int, stride: int = 1) -> str:
@@ -98,7 +98,7 @@ def save_cnn(path: Path, seed: int) -> Path:
 
 
 def save_transformer(path: Path, seed: int, width: int = 32, heads: int = 4, layers: int = 2) -> Path:
-    """Each row of a picture is a token; layers as torch.nn.TransformerEncoderLayer has them, with batch_first."""
+    """Each row of an image is a token; layers as in torch.nn.TransformerEncoderLayer with batch_first."""
     export = Export(seed)
     op, constant = export.op, export.constant
 
@@ -106,7 +106,7 @@ def save_transformer(path: Path, seed: int, width: int = 32, heads: int = 4, lay
         return op(scope, "Gather", op(scope, "Shape", x), constant(scope, np.int64(dimension)), axis=0)
 
     def reshape(scope: str, x: str, *sizes: int | str) -> str:
-        """To sizes of which some are values of no dimension."""
+        """Reshapes to sizes, some of which are values without dimensions."""
         parts = [
             op(scope, "Unsqueeze", part, constant(scope, np.array([0]))) if isinstance(part, str) else constant(scope, np.array([part]))
             for part in sizes
@@ -158,7 +158,7 @@ def save_transformer(path: Path, seed: int, width: int = 32, heads: int = 4, lay
 
 
 def evaluation_of(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with running statistics and without Dropout, as one exports it for inference."""
+    """The model with running statistics and without Dropout, as exported for inference."""
     for node in model.graph.node:
         if node.op_type == "BatchNormalization":
             del node.output[1:]

@@ -1,4 +1,4 @@
-"""A small GPT as ONNX, written node by node: what is trained on characters."""
+"""A small GPT as ONNX, written node by node, for training on characters."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 @dataclasses.dataclass
 class Gpt:
-    """Norms come before what they feed; the table of embeddings is the last layer's, too. Each of `grams` adds a table of `rows`
-    rows for a hash of so many symbols up to the place, so that few layers and steps suffice (Pagnoni et al., Byte Latent
-    Transformer, 2024, section 3.2.1)."""
+    """Norms come first in each block; the last layer shares the embedding table. Each n of `grams` adds a table of `rows` rows, indexed
+    by a hash of the last n symbols, so that few layers and steps suffice (Pagnoni et al., Byte Latent Transformer, 2024, section 3.2.1)."""
 
     layers: int
     width: int
@@ -25,13 +24,13 @@ class Gpt:
     rows: int = 8191
 
     def save(self, path: Path, seed: int = 0) -> Path:
-        """Input `tokens`, int64 [batch, length]; output `logits`, f32 [batch, length, vocabulary]. Random weights."""
+        """Input `tokens`, int64 [batch, length]; output `logits`, f32 [batch, length, vocabulary]. Weights are random."""
         self.random = np.random.default_rng(seed)
         self.nodes: list[onnx.NodeProto] = []
         self.weights: dict[str, np.ndarray] = {
             "wte": self._draw(0.02, self.vocabulary, self.width),
             "wpe": self._draw(0.02, self.length, self.width),
-            # No float weights, as those would be trained.
+            # No float tensors, as those would be trained.
             "causal": np.tril(np.ones((self.length, self.length), bool)),
             "never": np.float32(-1e9),
             "scale": np.float32((self.width // self.heads) ** -0.5),
@@ -75,7 +74,7 @@ class Gpt:
         return self._op("Add", name, self._op("MatMul", f"{name}.product", x, f"{name}.weight"), f"{name}.bias")
 
     def _add_grams(self, x: str) -> str:
-        """Adds rows of tables for hashes: the last symbols as digits of a number, modulo the rows."""
+        """Adds a table row for each hash: the last symbols as digits of a number, modulo `rows`."""
         code = "tokens"
         for n in range(2, max(self.grams, default=1) + 1):
             self.weights |= {f"past{n}.end": np.array([1 - n]), f"past{n}.pads": np.array([0, n - 1, 0, 0])}
@@ -90,7 +89,7 @@ class Gpt:
         return x
 
     def _block(self, x: str, name: str) -> str:
-        width, share = self.width, 1 / (2 * self.layers)  # the sum of all blocks is to be as large as one
+        width, share = self.width, 1 / (2 * self.layers)  # scales down, so that all blocks together add about as much as one
         y = self._norm(x, f"{name}.ln1")
         heads = lambda part, perm: self._op(  # noqa: E731
             "Transpose",

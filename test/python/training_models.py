@@ -1,5 +1,5 @@
-"""What tests of training share: a perceptron and a small CNN as ONNX, and both in float64 by hand: values, derivatives, and how
-large sums of products may get; and models in training mode."""
+"""Shared by the training tests: a perceptron and a small CNN as ONNX, and both in float64: values, derivatives, and how large sums of
+products may get; and models in training mode."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TYPES = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float64): TensorPr
 
 
 def load_digits() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """scikit-learn's handwritten digits, 1,797 pictures of 8 x 8: of each digit every fourth is for testing. `x` is f32
-    [samples, 1, 8, 8] from 0 to 1, `labels` int64. The wheel's file is read; importing the package takes more."""
+    """scikit-learn's handwritten digits, 1,797 images of 8 x 8: every fourth of each digit is for testing. `x` is f32 [samples, 1, 8, 8]
+    from 0 to 1, `labels` int64. The wheel's file is read directly, because importing the package takes longer."""
     spec = importlib.util.find_spec("sklearn")
     path = Path(spec.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
     with gzip.open(path, "rt") as file:
@@ -30,12 +30,12 @@ def load_digits() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         test[np.flatnonzero(labels == digit)[::4]] = True
     return {"x": x[~test], "labels": labels[~test]}, {"x": x[test], "labels": labels[test]}
 
-# An optimizer whose steps are of the same size whatever the gradients are: sums of signs are exact.
+# An optimizer whose steps have one size whatever the gradients are: sums of signs are exact.
 SIGNS = "lion(lr=1, beta1=0, beta2=0, weight_decay=0)"
 
 
 def save_model(path: Path, nodes: list, row: list[int], classes: int, weights: dict[str, np.ndarray]) -> Path:
-    """Input x [batch, *row], output y [batch, classes], of the weights' type."""
+    """Input x [batch, *row], output y [batch, classes], in the weights' type."""
     kind = TYPES[next(iter(weights.values())).dtype]
     graph = helper.make_graph(
         nodes,
@@ -51,8 +51,8 @@ def save_model(path: Path, nodes: list, row: list[int], classes: int, weights: d
 
 
 class Sums:
-    """Float64 arithmetic that remembers how large a sum of products could have got, in steps of the grid that its factors lie on:
-    below 2^53 every order of adding gives the same bits."""
+    """Float64 arithmetic that records the largest possible sum of products, in steps of its factors' grid: below 2^53 every order of
+    summation gives the same bits."""
 
     def __init__(self):
         self.most = 0.0
@@ -64,7 +64,7 @@ class Sums:
 
 
 def grid(array: np.ndarray) -> float:
-    """The largest power of two, at most 1, that all elements are multiples of."""
+    """The largest power of two, at most 1, of which all elements are multiples."""
     step = 1.0
     while not np.array_equal(np.round(array / step) * step, array):
         step /= 2
@@ -101,7 +101,7 @@ class Mlp:
 
 
 class Cnn:
-    """Two convolutions, the second of stride 2; a pooling of windows 2 by 2, and a layer over all that is left."""
+    """Two convolutions, the second with stride 2; a pooling of 2 by 2 windows, and a layer over the rest."""
 
     row = [2, 8, 8]
 
@@ -124,12 +124,12 @@ class Cnn:
 
     @staticmethod
     def windows(x, stride):
-        """[batch, channels, height, width, 3, 3] of x with a border of zeros."""
+        """The windows [batch, channels, height, width, 3, 3] of x with a border of zeros."""
         x = np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)])
         return np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))[:, :, ::stride, ::stride]
 
     def pooled(self, h, sums):
-        """The pooled values, and what each element's share of its window's derivative is."""
+        """The pooled values, and each element's share of its window's derivative."""
         batch, channels, height, width = h.shape
         cut = h.reshape(batch, channels, height // 2, 2, width // 2, 2)
         if self.pool == "AveragePool":
@@ -162,7 +162,7 @@ class Cnn:
 
 
 def save_digits_cnn(path: Path, seed: int) -> Path:
-    """Pictures x [batch, 1, 8, 8] to logits [batch, 10], in training mode: statistics of the batch, and Dropout. All f32."""
+    """Images x [batch, 1, 8, 8] to logits [batch, 10], in training mode: batch statistics and Dropout. All f32."""
     random = np.random.default_rng(seed)
     weights = {
         "conv1.weight": random.standard_normal((16, 1, 3, 3)) / 3,
@@ -222,7 +222,7 @@ def cross_entropy(y, labels):
 
 
 def split(model, storage: str) -> dict[str, str]:
-    """The first dimension of the optimizer's memory, and of the weights, over `data`."""
+    """Shardings of the first dimension of the optimizer's memory, and with "all" of the weights, over `data`."""
     if storage.startswith("zero"):
         return split_as_zero(model, int(storage[-1]))
     kind = "stored" if "stored" in storage else ""
@@ -238,13 +238,13 @@ def write_sharding(rank: int, first: str = "") -> str:
 
 
 def split_as_zero(model, stage: int) -> dict[str, str]:
-    """Weights are read whole; updates, and what the optimizer keeps, are of parts. In stage 3 weights lie in parts, too."""
+    """Weights are used whole; updates and the optimizer's memory are split. In stage 3 weights are stored in parts, too."""
     shards = {"x": write_sharding(1 + len(model.row), "data")}
     for name, array in model.weights.items():
         parts = write_sharding(array.ndim, "data")
         shards |= {name: write_sharding(array.ndim), f"{name}/*": parts}
         if stage == 3:
-            shards[f"{name}*"] = "stored" + parts  # a star, as the name has a key already
+            shards[f"{name}*"] = "stored" + parts  # a star, because the name itself is already a key
     return shards
 
 
@@ -255,7 +255,7 @@ def read_log(path: Path) -> list[dict[str, str]]:
 
 
 def read_checkpoint(run: Path) -> dict[str, np.ndarray]:
-    """The states of the latest checkpoint of a run; of what the file holds, as the format's specification has it."""
+    """The states of a run's latest checkpoint, read by the format's specification."""
     data = (max(run.glob("step-*")) / "states.safetensors").read_bytes()
     size = int.from_bytes(data[:8], "little")
     types = {"F32": np.float32, "F64": np.float64, "I64": np.int64}
@@ -267,6 +267,6 @@ def read_checkpoint(run: Path) -> dict[str, np.ndarray]:
 
 
 def draw_normal(seed: int, scale: float = 0.4):
-    """float32 of normal numbers, by shape."""
+    """A function from a shape to normal random float32."""
     random = np.random.default_rng(seed)
     return lambda *shape: (random.standard_normal(shape) * scale).astype(np.float32)

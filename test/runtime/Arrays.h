@@ -20,7 +20,7 @@ inline std::vector<float> iota(int64_t count, float first = 1) {
   return values;
 }
 
-/// The values, which have to outlive the array, in this shape.
+/// A view of `values`, which must outlive it, in this shape.
 inline rt::HostArray view(const std::vector<float> &values, std::vector<int64_t> shape) {
   return rt::HostArray::borrow(rt::DataType::F32, std::move(shape), values.data());
 }

@@ -50,9 +50,9 @@ TEST_F(AutotuneCacheTest, KeepsWhatWasMeasuredForTheNextOne) {
   EXPECT_FALSE(next.shouldMeasure("a"));
   EXPECT_TRUE(next.shouldMeasure("b"));
   EXPECT_THAT(next.getComplaint(), IsEmpty());
-  // Nothing but the file is left.
+  // No temporary file remains.
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1);
-  // Saving again loses nothing.
+  // A second save keeps the earlier entries.
   next.add("b", {bytes, 3, 4});
   EXPECT_THAT(next.save(), IsEmpty());
   AutotuneCache last(folder, "H200-13000", false);
@@ -104,7 +104,7 @@ TEST_F(AutotuneCacheTest, DamagedFilesAreAsIfThereWereNone) {
   cache.save();
   std::ifstream stream(folder / "H200-13000.json");
   std::string whole{std::istreambuf_iterator<char>(stream), {}};
-  // Cut anywhere, the last byte being a line's end.
+  // Truncated at any length; the last byte is only a newline.
   for (size_t length = 0; length + 1 < whole.size(); ++length) {
     write(whole.substr(0, length));
     AutotuneCache read(folder, "H200-13000", true);

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The C interface as a C program sees it: through the shared library alone.
+// The C interface as a C program sees it: only through the shared library.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/include/gridloom.h"
@@ -26,7 +26,7 @@ using testing::HasSubstr;
 
 namespace {
 
-/// y = x over "data", and z = the sum of x's parts.
+/// y = x; with several ranks, y is the sum of x's shards on every rank.
 PlanBuilder makePlan(int ranks) {
   PlanBuilder plan;
   if (ranks > 1)
@@ -125,7 +125,7 @@ TEST_F(CApi, AnOutputThatWasTakenStays) {
   for (int run = 0; run < 3; ++run) {
     ASSERT_EQ(tensors[size_t(run)].rank, 1);
     EXPECT_EQ(tensors[size_t(run)].shape[0], 4);
-    // Both ranks have a half; their sum is in both.
+    // Each rank holds the sum of both halves.
     EXPECT_EQ(static_cast<const float *>(tensors[size_t(run)].data)[0], 1 + 10.0f * float(run) + 3);
   }
   for (gridloom_memory *each : taken)
@@ -145,7 +145,7 @@ TEST_F(CApi, RunsAndGathers) {
   ASSERT_EQ(gridloom_session_num_outputs(session), 1);
   EXPECT_STREQ(gridloom_session_output_name(session, 0), "y");
   EXPECT_THAT(getOutput(), ElementsAre(4, 6, 4, 6));
-  x = {10, 20, 30, 40}; // the same memory, read again
+  x = {10, 20, 30, 40}; // the same memory, read again at the next run
   const char *dims[] = {"batch"};
   int64_t values[] = {4};
   ASSERT_EQ(gridloom_session_run(session, "main", dims, values, 1), GRIDLOOM_OK);
@@ -188,7 +188,7 @@ TEST_F(CApi, RunsAsynchronously) {
   EXPECT_EQ(gridloom_session_wait(session), GRIDLOOM_INVALID_ARGUMENT);
   EXPECT_THAT(gridloom_last_error(), HasSubstr("no entry 'none'"));
   ASSERT_EQ(gridloom_session_run_async(session, nullptr, nullptr, nullptr, 0), GRIDLOOM_OK);
-  // TearDown destroys the session during the run.
+  // TearDown destroys the session while it runs.
 }
 
 TEST_F(CApi, ErrorsAreOneLineAndOfTheThread) {
@@ -223,7 +223,7 @@ TEST_F(CApi, ThePlanMayGoFirst) {
   EXPECT_THAT(getOutput(), ElementsAreArray(x));
 }
 
-/// What each rank of a job of processes on this machine returns.
+/// What `body` returns on each rank of a job of processes.
 std::vector<std::string> runRanks(int ranks, const std::function<std::string(int)> &body) {
   std::vector<pid_t> children;
   std::vector<int> pipes;
@@ -277,7 +277,7 @@ protected:
     return gridloom_session_create(plan, &options, &session);
   }
   gridloom_status run() { return gridloom_session_run(session, nullptr, nullptr, nullptr, 0); }
-  /// The last error, or where it should have been one.
+  /// The last error; if the status is not the expected one, a text that says so.
   static std::string tell(gridloom_status status, gridloom_status expected) {
     if (status != expected)
       return "status " + std::to_string(status) + ": " + gridloom_last_error();
@@ -301,7 +301,7 @@ TEST_F(CApiRanks, RunAndGather) {
   EXPECT_THAT(texts, ElementsAre("", ""));
 }
 
-/// A rank that fails before it has a session notifies those that wait for it, at once.
+/// If a rank fails before it has a session, the ranks that wait for it fail at once.
 TEST_F(CApiRanks, AFailureToStartIsEverybodys) {
   auto begin = std::chrono::steady_clock::now();
   std::vector<std::string> texts = runRanks(2, [&](int rank) {
@@ -339,12 +339,12 @@ TEST_F(CApiRanks, TheNumberOfRanksMustBeThePlans) {
     EXPECT_THAT(text, HasSubstr("is for 2 ranks but torchrun (RANK, WORLD_SIZE) says 3"));
 }
 
-/// Rank 1 never runs; who waits for it can be interrupted.
+/// Rank 1 never runs; rank 0, which waits for it, can be interrupted.
 TEST_F(CApiRanks, AWaitingRunCanBeInterrupted) {
   auto begin = std::chrono::steady_clock::now();
   for (bool throws : {false, true}) {
     std::vector<std::string> texts = runRanks(2, [&](int rank) -> std::string {
-      bool runs = false; // creating a session can be interrupted, too
+      bool runs = false; // the callback must not interrupt the session's creation
       options.interrupt_data = &runs;
       if (rank == 0)
         options.is_interrupted =
@@ -375,7 +375,7 @@ TEST_F(CApiRanks, AnyThreadMayAbort) {
   EXPECT_THAT(texts, ElementsAre(HasSubstr("rank 1 gave up: no more requests"), ""));
 }
 
-/// The threads of a session are not in a forked process.
+/// A forked process has none of the session's threads.
 TEST_F(CApi, AForkedProcessIsRefusedAndDoesNotHang) {
   open(makePlan(2));
   ASSERT_EQ(bind(), GRIDLOOM_OK);
@@ -446,7 +446,7 @@ TEST_F(CApi, SchedulesAndOrdersNeedNoSession) {
   EXPECT_EQ(gridloom_sample_order(3, 1, 0, 3, nullptr), GRIDLOOM_INVALID_ARGUMENT);
 }
 
-/// What is in the files is EventLogTest's.
+/// EventLogTest checks the contents of the files.
 TEST_F(CApi, EventsNeedNoSession) {
   TemporaryFolder folder;
   std::string path = folder.getPath() / "runs";

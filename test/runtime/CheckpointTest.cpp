@@ -61,7 +61,7 @@ protected:
     return "no error";
   }
 
-  /// The error after `edit` has changed the manifest.
+  /// The error of reading a checkpoint whose manifest `edit` has changed.
   std::string getError(const std::function<void(json &)> &edit) const {
     saved.write(folder);
     json manifest = json::parse(readText(folder / "manifest.json"));
@@ -70,7 +70,7 @@ protected:
     return getError();
   }
 
-  /// The error where the states are `contents`, and the manifest says so.
+  /// The error if the states file is `contents` and the manifest matches it.
   std::string getErrorOfStates(const std::string &contents) const {
     return getError([&](json &manifest) {
       writeFile(folder / "states.safetensors", contents);
@@ -102,7 +102,7 @@ TEST_F(CheckpointFiles, WhatIsWrittenIsRead) {
     }
   }
   std::vector<fs::path> left(fs::directory_iterator(temporary.getPath()), {});
-  EXPECT_THAT(left, testing::ElementsAre(folder)); // no other folder stays behind
+  EXPECT_THAT(left, testing::ElementsAre(folder)); // no temporary folder remains
 }
 
 TEST_F(CheckpointFiles, NumbersAreAlignedWhereverTheyLie) {
@@ -116,7 +116,7 @@ TEST_F(CheckpointFiles, NumbersAreAlignedWhereverTheyLie) {
 }
 
 TEST_F(CheckpointFiles, RolesAreSavedOrGuessedFromNames) {
-  saved.write(folder); // without roles, as older versions
+  saved.write(folder); // without roles, as older versions wrote it
   EXPECT_EQ(Checkpoint::read(folder).roles.at("layers.0/weight/exp_avg"), StateRole::Slot);
   EXPECT_EQ(Checkpoint::read(folder).getParameters().size(), 4U);
   saved.roles = {{"flags", StateRole::Run},
@@ -333,7 +333,7 @@ TEST_F(CheckpointFiles, TheLatestOneIsFound) {
     saved.write(getCheckpointFolder(run, step));
   EXPECT_EQ(getCheckpointFolder(run, 9).filename(), "step-0000000009");
   for (const char *other : {"step-99999999999999999999", "step-3", "step-", "step-0000000999.tmp"})
-    fs::create_directory(run / other); // none of ours
+    fs::create_directory(run / other); // not a checkpoint
   EXPECT_EQ(findCheckpoint(run), run / "step-20000000000");
   EXPECT_EQ(findCheckpoint(run / "step-0000000009"), run / "step-0000000009");
   run /= "nowhere";

@@ -1,11 +1,11 @@
-//===- CpuConvolutionTest.cpp - convolutions of the CPU -------------------===//
+//===- CpuConvolutionTest.cpp - convolutions on the CPU -------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// The library's convolutions on small whole numbers, which every order of summation adds exactly,
-// beside the loop that defines them.
+// The library's convolutions on small whole numbers, whose sums are exact in every order, compared
+// with the loop that defines them.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/core/Error.h"
@@ -30,7 +30,7 @@ struct Problem {
   bool bias = false;
 };
 
-/// Row-major strides of [first, second, spatial...], or of the same with the second last.
+/// Row-major strides of [first, second, spatial...]; with `channelsLast` the second is innermost.
 Sizes makeStrides(const Sizes &shape, bool channelsLast) {
   std::vector<size_t> order(shape.size());
   std::iota(order.begin(), order.end(), size_t(0));
@@ -71,7 +71,7 @@ std::vector<float> makeNumbers(size_t count, int factor) {
   return numbers;
 }
 
-/// A problem with its operands, run on a device with some threads.
+/// A problem with its operands, run on a device with a number of threads.
 struct Trial {
   explicit Trial(const Problem &p, bool channelsLast = true)
       : p(p), input{p.batch, p.channels}, weight{p.outputs, p.channels / p.groups},
@@ -151,13 +151,13 @@ const Problem problems[] = {
     {3, 7, 17, {9, 10}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}, 1, true},
     {1, 64, 48, {7, 7}, {1, 1}, {2, 2}, {0, 0}, {0, 0}, {1, 1}},
     {1, 3, 16, {15, 13}, {7, 7}, {2, 2}, {3, 3}, {3, 3}, {1, 1}},
-    // Padding that differs between sides, and leaves elements out at the end.
+    // Unequal padding, and negative padding at the end.
     {2, 4, 6, {10, 9}, {2, 3}, {3, 2}, {0, 2}, {1, 0}, {1, 1}},
     {1, 8, 8, {12, 12}, {3, 3}, {1, 1}, {2, 2}, {2, 2}, {2, 2}, 1, true},
-    // Rows that read zeros only.
+    // Output rows that read only padding.
     {1, 4, 4, {3, 5}, {2, 2}, {1, 1}, {4, 0}, {4, 0}, {1, 1}, 1, true},
     {2, 12, 18, {6, 5}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 3, true},
-    // A filter per channel.
+    // One filter per channel.
     {1, 24, 24, {9, 9}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, 24},
     {1, 5, 10, {6, 7}, {3, 3}, {2, 1}, {1, 1}, {0, 1}, {1, 1}, 5},
     {2, 4, 8, {17}, {5}, {2}, {2}, {1}, {1}, 1, true},
@@ -181,8 +181,8 @@ TEST_P(CpuConvolutionTest, EqualsTheLoop) {
 }
 INSTANTIATE_TEST_SUITE_P(Problems, CpuConvolutionTest, testing::ValuesIn(problems));
 
-/// Weights that are states change between calls; constant ones are read anew where they lie
-/// elsewhere.
+/// Weights that are states change between calls; constant ones are read again at a new
+/// address.
 TEST(CpuConvolutionTest, ReadsWeightsThatChange) {
   auto device = createCpuDevice(2);
   auto stream = device->createStream(StreamKind::Compute, "compute");
@@ -205,7 +205,7 @@ TEST(CpuConvolutionTest, ReadsWeightsThatChange) {
   }
 }
 
-/// New weights may lie where earlier ones did.
+/// New weights may have the address of earlier ones.
 TEST(CpuConvolutionTest, ForgetsWeights) {
   auto device = createCpuDevice(1);
   auto stream = device->createStream(StreamKind::Compute, "compute");

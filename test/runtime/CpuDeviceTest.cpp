@@ -1,4 +1,4 @@
-//===- CpuDeviceTest.cpp - streams, kernels and matmuls of the CPU --------===//
+//===- CpuDeviceTest.cpp - streams, kernels and matmuls on the CPU --------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -22,7 +22,7 @@ using namespace gridloom;
 using namespace gridloom::rt;
 using testing::HasSubstr;
 
-// A sanitizer's allocator ends the process on a size it finds too big, where malloc says no.
+// By default a sanitizer's allocator ends the process on huge sizes where malloc returns null.
 extern "C" {
 __attribute__((used, visibility("default"))) const char *__tsan_default_options() {
   return "allocator_may_return_null=1";
@@ -46,7 +46,7 @@ std::vector<std::byte> readKernels() {
 //===----------------------------------------------------------------------===//
 
 #if !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
-/// With room for a few more stacks; sanitizers' threads take more than that and end the process.
+/// Memory is limited to a few more stacks. Sanitizers' threads need more and would end the process.
 TEST(ThreadPoolTest, AThreadThatCannotStartIsAnError) {
   pid_t child = fork();
   if (child == 0) {
@@ -115,7 +115,7 @@ TEST(CpuStreamTest, WaitsForTheRecordingBeforeIt) {
   auto first = device->createStream(StreamKind::Compute, "first");
   auto second = device->createStream(StreamKind::Communication, "second");
   auto event = device->createEvent();
-  second->wait(*event); // nobody recorded it: no wait
+  second->wait(*event); // an event without a record: no wait
   second->synchronize();
   std::atomic<int> value{0};
   for (int round = 1; round <= 50; ++round) {
@@ -230,7 +230,7 @@ TEST(CpuDeviceTest, RefusesWhatDoesNotLoad) {
   EXPECT_THAT(messageOf(garbage, "twice"), HasSubstr("kernels/test.so does not load"));
 }
 
-/// Libraries of one name but other code, as two plans have them, do not meet.
+/// Two plans' libraries of one name: each keeps its own, and releasing one leaves others usable.
 TEST(CpuDeviceTest, LibrariesAreToldApart) {
   auto device = createCpuDevice(1);
   std::vector<std::byte> first = readKernels(), second = first;
@@ -251,7 +251,7 @@ TEST(CpuDeviceTest, LibrariesAreToldApart) {
 // Matmul
 //===----------------------------------------------------------------------===//
 
-/// One problem: the layout of each operand as an order of its dimensions and a padding of its rows.
+/// One problem. Layouts differ in the order of dimensions, padding of rows, and sharing.
 struct Problem {
   std::vector<int64_t> batch;
   int64_t m, n, k;
@@ -279,7 +279,7 @@ std::vector<int64_t> makeStrides(const std::vector<int64_t> &batch, int64_t rows
   return strides;
 }
 
-/// A 16-bit float that is computed with in f32.
+/// A 16-bit float with arithmetic in f32.
 template <typename Format> struct Narrow {
   Narrow() = default;
   explicit Narrow(float value) : bits(Format::store(value)) {}
@@ -379,7 +379,7 @@ const Problem problems[] = {
     {{2}, 40, 30, 20, false, false, false, 8, false, false, false, 0.5, true},
     {{}, 40, 30, 20, false, false, true, 0, false, false, true, 2, true},
     {{}, 3, 5, 0, false, false, false, 0, false, false, true, 1, true},
-    // Long sums over rows, which are computed the other way round, and some that nearly are.
+    // Long sums over row-major operands, computed transposed, and some just below the limit.
     {{}, 35, 150, 35 * 16, false, true},
     {{2}, 33, 70, 540, false, true, false, 3, false, false, false, 2},
     {{}, 35, 150, 35 * 16, false, true, true},
@@ -392,7 +392,7 @@ TEST_P(CpuMatmulTest, EqualsTheLoop) {
   for (unsigned threads : {1u, 3u})
     check<float>(GetParam(), DataType::F32, threads);
   check<double>(GetParam(), DataType::F64, 2);
-  // 16-bit operands; the result is rounded to them, or f32.
+  // 16-bit operands with a result of the same type or f32.
   check<Narrow<Half>, Narrow<Half>, float>(GetParam(), DataType::F16, 2);
   check<Narrow<BFloat>, Narrow<BFloat>, float>(GetParam(), DataType::BF16, 2);
   check<Narrow<Half>, float, float>(GetParam(), DataType::F16, 2);
@@ -404,7 +404,7 @@ TEST_P(CpuMatmulTest, EqualsTheLoop) {
 }
 INSTANTIATE_TEST_SUITE_P(Problems, CpuMatmulTest, testing::ValuesIn(problems));
 
-/// Heads as they lie in a fused QKV projection: batch strides smaller than row strides.
+/// Heads in the layout of a fused QKV projection: batch strides are smaller than row strides.
 TEST(CpuMatmulTest, BatchesMayInterleave) {
   constexpr int64_t heads = 3, rows = 4, size = 5, row = heads * size;
   std::vector<float> q(rows * row), k(rows * row), scores(heads * rows * rows);

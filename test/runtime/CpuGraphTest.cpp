@@ -1,4 +1,4 @@
-//===- CpuGraphTest.cpp - captured work of CPU streams --------------------===//
+//===- CpuGraphTest.cpp - captured work on CPU streams --------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -63,8 +63,8 @@ TEST(CpuGraphTest, CancelledCaptureLeavesStreamsAsTheyWere) {
   EXPECT_EQ(runs, 1);
 }
 
-/// Programs of random work, records and waits on up to four streams: whatever the threads do, work
-/// runs once per run, in its stream's order and after all that it waits for.
+/// Random work, records and waits on up to four streams: under any timing each piece runs once per
+/// replay, in its stream's order and after everything it waits for.
 TEST(CpuGraphTest, RandomProgramsKeepTheirOrder) {
   std::mt19937 random(5);
   for (int program = 0; program < 40; ++program) {
@@ -73,7 +73,7 @@ TEST(CpuGraphTest, RandomProgramsKeepTheirOrder) {
     std::vector<std::unique_ptr<Event>> events;
     for (int i = 0; i < 3; ++i)
       events.push_back(streams.device->createEvent());
-    // What has to be done when a piece of work begins, by the model: the pieces before it.
+    // The model: all pieces that must be done before a piece begins.
     struct Piece {
       std::vector<size_t> before;
       std::atomic<int> runs{0};
@@ -121,8 +121,8 @@ TEST(CpuGraphTest, RandomProgramsKeepTheirOrder) {
   }
 }
 
-/// The pattern of a collective that nothing hides, where one thread hands the work to itself, and
-/// of one that work hides: streams alternate ten thousand times.
+/// Streams alternate ten thousand times, as for a collective that no work hides, where one thread
+/// hands the work to itself, and for one that is hidden.
 TEST(CpuGraphTest, HandsOverBothWays) {
   for (bool isHidden : {false, true}) {
     Streams streams(2);
@@ -153,7 +153,7 @@ TEST(CpuGraphTest, HandsOverBothWays) {
   }
 }
 
-/// A failure of one stream ends the others' waits, comes out once, and stays.
+/// A failure of one stream ends the others' waits, is reported once, and is permanent.
 TEST(CpuGraphTest, FailuresEndTheGraph) {
   for (size_t failing : {0u, 1u}) {
     Streams streams(2);
@@ -177,12 +177,12 @@ TEST(CpuGraphTest, FailuresEndTheGraph) {
     streams.device->replay(*streams.all[0], *graph);
     EXPECT_THROW(streams.all[0]->synchronize(), Error);
     EXPECT_FALSE(reached);
-    streams.owners.clear(); // its threads end
+    streams.owners.clear(); // ends its threads
     EXPECT_EQ(reported, std::vector<std::string>{"broken"});
   }
 }
 
-/// A pool does not wait for workers that have nothing to do: one is kept from coming.
+/// A pool does not wait for workers without work: one worker is blocked here.
 TEST(ThreadPoolTest, PiecesAreNotWaitedForWhereTheyAreDone) {
   std::atomic<bool> goOn{false};
   std::atomic<int> started{0};

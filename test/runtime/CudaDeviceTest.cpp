@@ -175,7 +175,7 @@ TEST_P(CudaCopyTest, RoundTrip) {
   std::vector<float> in = makeRamp(count);
   device.copyIn(*stream, first->data, in.data(), first->bytes);
   std::vector<float> expected = in;
-  std::fill(in.begin(), in.end(), -1.0f); // copyIn has read it
+  std::fill(in.begin(), in.end(), -1.0f); // copyIn has already read it
   device.copy(*stream, second->data, first->data, first->bytes);
   std::vector<float> out(count);
   device.copyOut(*stream, out.data(), second->data, second->bytes);
@@ -360,7 +360,7 @@ TEST_F(CudaDeviceTest, TimesAreTheHostsMonotonicClock) {
   EXPECT_EQ(fake::getCalls("cuLaunchHostFunc").size(), 0u);
 }
 
-/// Copies on one stream, scales on another, with or without the event between.
+/// Copies on one stream, scales on another, with or without a wait for the copy.
 std::vector<float> runTwoStreams(CudaDevice &device, bool waits) {
   registerScale();
   auto copies = device.createStream(StreamKind::Copy, "copy");
@@ -401,7 +401,7 @@ TEST_F(CudaDeviceTest, PlantedMissingWaitIsFoundOnEverySchedule) {
     fake::reset(options);
     CudaDevice device(0);
     std::vector<float> values = runTwoStreams(device, false);
-    // The numbers alone may be right; the order is wrong anyway.
+    // The eager schedule gives the right numbers by chance; the race is found anyway.
     EXPECT_EQ(values[15] == 31.0f, schedule == fake::Schedule::Eager);
     EXPECT_THAT(fake::takeFindings(),
                 Contains(AllOf(StartsWith("race: kernel scale on stream 1 reads"),
@@ -460,8 +460,7 @@ TEST_F(CudaDeviceTest, PlantedWriteBehindTheEndIsFound) {
 }
 
 TEST_F(CudaDeviceTest, EveryFailingCallIsAnErrorThatNamesIt) {
-  // Each entry point that a small program uses fails once; the program must say which, and leave
-  // nothing behind.
+  // Each driver call of a small program fails once; the error must name it, and nothing may leak.
   auto program = [] {
     registerScale();
     CudaDevice device(0);
@@ -496,7 +495,7 @@ TEST_F(CudaDeviceTest, EveryFailingCallIsAnErrorThatNamesIt) {
                                         "failure)"),
                       HasSubstr("CUDA_LAUNCH_BLOCKING"), HasSubstr("restart it")));
     EXPECT_THAT(fake::findLeaks(), IsEmpty()) << call;
-    fake::takeFindings(); // memory freed while a stream that failed may use it
+    fake::takeFindings(); // memory freed while a failed stream may use it
   }
 }
 
@@ -508,7 +507,7 @@ TEST_F(CudaDeviceTest, CallersContextIsLeftAsItWas) {
     CudaDevice device(0);
     device.createStream(StreamKind::Compute, "compute")->synchronize();
   }
-  // Memory shows which GPU is current: the fake driver notes its device.
+  // The fake driver records the device of an allocation, which is that of the current context.
   cuda::DevicePointer pointer = 0;
   EXPECT_EQ(driver.memAlloc(&pointer, 64), cuda::SUCCESS);
   EXPECT_EQ(fake::getCalls("cuMemAlloc_v2").back().device, 1);
@@ -537,8 +536,8 @@ TEST_F(CudaDeviceTest, LostGpuIsToldAsSuch) {
   }
 }
 
-/// A stream does not end after its communication failed: what it would still copy goes nowhere, as
-/// whoever asked for it may be gone.
+/// After its communication failed, a stream's work may go on: its pending copies to the host must
+/// not write, because their targets may be gone.
 TEST_F(CudaDeviceTest, CopiesOfAGivenUpStreamWriteNothing) {
   fake::Options options;
   options.schedule = fake::Schedule::OldestFirst;

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// On the fake GPU, against their definitions. And, where the real cuDNN is installed, planned by it
-// for an H200 that is described: that its engines take our graphs needs no GPU.
+// On the fake GPU, compared with their definitions. If the real cuDNN is installed, it also plans
+// them for an H200 that is only described: selecting engines for our graphs needs no GPU.
 //
 //===----------------------------------------------------------------------===//
 
@@ -97,7 +97,7 @@ struct Convolution {
             workspaceLimit};
   }
 
-  /// By definition.
+  /// Computes the definition.
   std::vector<float> compute(const std::vector<float> &x, const std::vector<float> &w,
                              const std::vector<float> &b, const std::vector<float> &r) const {
     std::vector<float> y(getExtent(output, outputStrides));
@@ -131,7 +131,7 @@ std::vector<float> makeValues(size_t count, unsigned seed) {
   return values;
 }
 
-/// Runs the problem on the device and by definition; all numbers are small integers, so equal.
+/// Compares the device with the definition; all numbers are small integers, so results are equal.
 void expectComputes(Convolution convolution, size_t misalignment = 0) {
   ConvolutionProblem problem = convolution.get();
   CudaDevice device(0);
@@ -161,8 +161,8 @@ void expectComputes(Convolution convolution, size_t misalignment = 0) {
 
 const Convolution plain = {{2, 4, 7, 6}, {6, 4, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
 
-/// Problems of all kinds, by name, each with all that cuDNN lets follow it: a bias, and with one
-/// more.
+/// Problems of all kinds, by name, with each epilogue that cuDNN supports: none, bias, or bias and
+/// residual, without and with relu.
 std::map<std::string, Convolution> getConvolutions() {
   const std::map<std::string, Convolution> kinds = {
       {"plain", plain},
@@ -198,7 +198,7 @@ TEST_F(CudaDnnTest, ConvolvesWhatTheDefinitionDoes) {
     }
 }
 
-/// Relu of NaN is NaN; cuDNN's would say 0.
+/// Relu of NaN must be NaN; cuDNN's own gives 0.
 TEST_F(CudaDnnTest, NanPassesThroughRelu) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   Convolution convolution{{1, 1, 1, 4}, {1, 1, 1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}};
@@ -250,7 +250,7 @@ TEST_F(CudaDnnTest, MeasuresEnginesOnceAndKeepsTheFastest) {
                                  ("gridloom-dnn-tuning-" + std::to_string(getpid()));
   std::filesystem::remove_all(folder);
   Convolution convolution = plain;
-  convolution.bias = convolution.tf32 = true; // two engines
+  convolution.bias = convolution.tf32 = true; // two engines apply
   ConvolutionProblem problem = convolution.get();
   auto open = [&](bool measures) {
     return std::make_shared<AutotuneCache>(folder, "fake", measures);
@@ -265,7 +265,7 @@ TEST_F(CudaDnnTest, MeasuresEnginesOnceAndKeepsTheFastest) {
   EXPECT_EQ(cache->getNumMeasured(), 1u);
   EXPECT_EQ(getCalls(), 2u * (2 + 3 * 5));
   EXPECT_EQ(cache->save(), "");
-  // From then on it is known: whichever it was, nothing runs to find it.
+  // Now the choice is known: nothing runs to find it.
   for (bool measures : {false, true}) {
     auto again = open(measures);
     EXPECT_EQ(again->getComplaint(), "");
@@ -275,7 +275,7 @@ TEST_F(CudaDnnTest, MeasuresEnginesOnceAndKeepsTheFastest) {
     EXPECT_EQ(again->getNumMeasured(), 0u);
     EXPECT_EQ(getCalls(), 2u * (2 + 3 * 5));
   }
-  // A measurement is of one problem.
+  // Another epilogue is another problem, and is measured.
   problem.epilogue.residual = true;
   auto other = open(true);
   CudaDevice device(0);
@@ -444,8 +444,8 @@ constexpr const char *h200 =
     "supportCoopLaunch": 1, "smClockRateKHz": 1980000, "memClockRateKHz": 3201000,
     "l2CacheSize": 62914560, "deviceName": "NVIDIA H200"})";
 
-/// The installed cuDNN for an H200; null, with the reason, where it is too old to plan for a GPU
-/// that is not here.
+/// The installed cuDNN, for an H200; null, with the reason, if it is too old to plan for an absent
+/// GPU.
 std::shared_ptr<const CuDnn> openRealCuDnn(std::string &reason) {
   try {
     return std::make_shared<const CuDnn>(GRIDLOOM_REAL_CUDNN, h200);
@@ -471,12 +471,12 @@ TEST(CudaRealDnnTest, PlansConvolutionsForAnH200) {
       }
 }
 
-/// cuDNN compiles attention for the GPU and hands it to the driver, which here is the toolkit's
-/// stand-in and says that it is one: that far the graph was good.
+/// cuDNN compiles attention for the GPU and loads it through the driver. Here the driver is the
+/// toolkit's stub, so that its error shows that everything before it succeeded.
 TEST(CudaRealDnnTest, CompilesAttentionForAnH200) {
 #ifdef GRIDLOOM_CUDA_STUB
   std::string reason;
-  // Whoever asks for libcuda.so.1 from now on gets the stand-in.
+  // Later loads of libcuda.so.1 get the stub.
   if (!dlopen(GRIDLOOM_CUDA_STUB, RTLD_NOW | RTLD_GLOBAL))
     GTEST_SKIP() << dlerror();
   auto library = openRealCuDnn(reason);
@@ -487,13 +487,13 @@ TEST(CudaRealDnnTest, CompilesAttentionForAnH200) {
   std::string error =
       catchError(ErrorCode::InvalidPlan, [&] { createCuDnnAttention(library, problem); });
   EXPECT_THAT(error, HasSubstr("cuLibraryLoadData returned error  (34)"));
-  // Heads beside each other, as a product leaves them.
+  // Interleaved heads, as a matrix product writes them.
   Dims together = {77 * 4 * 64, 64, 4 * 64, 1};
   problem.query = problem.key = problem.value = problem.out = together;
   problem.mask = {};
   error = catchError(ErrorCode::InvalidPlan, [&] { createCuDnnAttention(library, problem); });
   EXPECT_THAT(error, HasSubstr("cuLibraryLoadData returned error  (34)"));
-  // A depth of 12 is refused before.
+  // A head size of 12 is refused before that.
   attention.sizes = {2, 4, 77, 77, 12, 12};
   problem = attention.get();
   error = catchError(ErrorCode::InvalidPlan, [&] { createCuDnnAttention(library, problem); });

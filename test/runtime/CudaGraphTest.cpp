@@ -37,8 +37,8 @@ void registerMap(const std::string &symbol, float (*function)(float)) {
                                 }});
 }
 
-/// a = 2 x on one stream, b = x + 3 on another, y = a copied over b's half on the first, which
-/// waits for the second where `waits`; and x = y, so that replays differ.
+/// a = 2 x on the first stream and b = x + 3 on the second; then a is copied over half of b on the
+/// first, which waits for the second if `waits`; then x = b, so that replays differ.
 struct Fork {
   explicit Fork(bool waits = true) : waits(waits) {
     registerMap("twice", [](float x) { return 2 * x; });
@@ -118,7 +118,7 @@ TEST_F(CudaGraphTest, CaptureRunsNothingAndReplaysRunAll) {
     EXPECT_EQ(fork.read(), Fork::expect(0));
     for (int replay = 1; replay <= 3; ++replay) {
       fork.device.replay(*fork.first, *graph);
-      if (replay != 2) // two in flight are one after the other
+      if (replay != 2) // the third replay follows the second without a wait
         EXPECT_EQ(fork.read(), Fork::expect(replay));
     }
     EXPECT_EQ(fake::getCalls("cuLaunchKernel").size(), 2u);
@@ -141,13 +141,13 @@ TEST_F(CudaGraphTest, WorkBesideAGraphIsOrderedByItsStream) {
   restart(fake::Schedule::NewestFirst);
   Fork fork;
   auto graph = fork.capture();
-  fork.submit(); // a step before, one after
+  fork.submit(); // steps before and after the graph
   fork.device.replay(*fork.first, *graph);
   fork.submit();
   EXPECT_EQ(fork.read(), Fork::expect(3));
   fork.second->synchronize();
   fork.device.replay(*fork.first, *graph);
-  fork.launch(*fork.second, *fork.more, *fork.x, *fork.b); // nothing orders it behind the graph
+  fork.launch(*fork.second, *fork.more, *fork.x, *fork.b); // without a wait for the graph
   fork.first->synchronize();
   fork.second->synchronize();
   EXPECT_THAT(fake::takeFindings(), Contains(StartsWith("race: ")));
@@ -157,7 +157,7 @@ TEST_F(CudaGraphTest, OutlivesTheDeviceAndLeavesNothing) {
   auto fork = std::make_unique<Fork>();
   auto graph = fork->capture();
   fork->device.replay(*fork->first, *graph);
-  fork->first->synchronize(); // its memory goes first
+  fork->first->synchronize(); // then its memory is freed
   fork.reset();
   graph.reset();
   EXPECT_THAT(fake::findLeaks(), IsEmpty());
@@ -173,8 +173,7 @@ TEST_F(CudaGraphTest, CancelledCaptureLeavesStreamsAsTheyWere) {
   EXPECT_EQ(fork.read(), Fork::expect(1));
 }
 
-/// A wait step by step for an event that a refused capture recorded last: it means the record of
-/// the steps before.
+/// Waiting for an event that a cancelled capture recorded means its last record before the capture.
 TEST_F(CudaGraphTest, EventOfACancelledCaptureMeansItsRecordBefore) {
   restart(fake::Schedule::OldestFirst);
   Fork fork;
@@ -185,11 +184,11 @@ TEST_F(CudaGraphTest, EventOfACancelledCaptureMeansItsRecordBefore) {
   fork.device.cancelCapture();
   auto late = fork.device.createStream(StreamKind::Copy, "late");
   late->wait(*fork.done);
-  fork.launch(*late, *fork.more, *fork.b, *fork.b); // behind what `done` stands for
+  fork.launch(*late, *fork.more, *fork.b, *fork.b); // after the record that `done` refers to
   late->synchronize();
   fork.first->synchronize();
   fork.second->synchronize();
-  auto findings = fake::takeFindings(); // but not behind the first stream's copies
+  auto findings = fake::takeFindings(); // but not after the first stream's copies
   EXPECT_THAT(findings, Not(Contains(HasSubstr("kernel more on stream 1"))));
 }
 
@@ -218,7 +217,7 @@ TEST_F(CudaGraphTest, WorkspaceGrowsWhileCapturing) {
   fork.device.copy(stream, large, fork.x->data, bytes);
   fork.device.copy(stream, fork.b->data, large, bytes);
   auto graph = fork.device.endCapture();
-  stream.getWorkspace(100000); // the graph's stays
+  stream.getWorkspace(100000); // the graph keeps its own
   fork.device.replay(stream, *graph);
   fork.first->synchronize();
 }
@@ -254,7 +253,7 @@ TEST_F(CudaGraphTest, EveryFailingCallIsNamedAndLeavesNothing) {
 // What a capture forbids
 //===----------------------------------------------------------------------===//
 
-/// The driver, in a capture of one stream.
+/// The driver API during a capture of one stream.
 struct Capturing {
   Capturing() { driver.streamBeginCapture(handle, cuda::STREAM_CAPTURE_MODE_THREAD_LOCAL); }
   cuda::Result end() {
@@ -340,7 +339,7 @@ TEST_F(CudaGraphTest, StreamThatDoesNotComeBackEndsACapture) {
   device.copy(*other, static_cast<std::byte *>(memory->data) + 64, memory->data, 64);
   EXPECT_THAT(catchError(ErrorCode::Internal, [&] { device.endCapture(); }),
               StartsWith("cuStreamEndCapture failed with CUDA_ERROR_STREAM_CAPTURE_UNJOINED"));
-  other->synchronize(); // it captures no more
+  other->synchronize(); // it no longer captures
 }
 
 } // namespace

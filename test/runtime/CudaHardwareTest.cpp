@@ -1,11 +1,11 @@
-//===- CudaHardwareTest.cpp - a real GPU, where there is one --------------===//
+//===- CudaHardwareTest.cpp - tests on a real GPU -------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// What the fakes cannot say: that the driver compiles our PTX, that cuBLASLt reads our layouts as
-// we mean them, that NCCL takes our calls. Skipped without a GPU. One GPU is enough; NCCL between
+// What the fakes cannot show: that the driver compiles our PTX, that cuBLASLt reads our layouts as
+// intended, that NCCL accepts our calls. Skipped without a GPU. One GPU is enough; NCCL between
 // GPUs needs two.
 //
 //===----------------------------------------------------------------------===//
@@ -95,8 +95,8 @@ TEST_F(CudaHardwareTest, CompilesAndRunsPtx) {
 }
 
 TEST_F(CudaHardwareTest, MultipliesAsDefined) {
-  // [heads, M, K] x [heads, K, N] + bias, heads interleaved, rhs transposed; small integers, so
-  // exact.
+  // [heads, M, K] x [heads, K, N] + bias, with interleaved heads and a transposed right side; small
+  // integers, so the result is exact.
   constexpr int64_t heads = 3, m = 32, n = 48, k = 64;
   const int64_t sizes[] = {heads, m, n, k}, lhs[] = {k, heads * k, 1}, rhs[] = {n * k, 1, k},
                 out[] = {m * n, n, 1};
@@ -133,7 +133,7 @@ TEST_F(CudaHardwareTest, MultipliesAsDefined) {
       }
 }
 
-/// Runs an all_reduce over `size` GPUs, a thread each, many times.
+/// Runs many all_reduces over `size` GPUs, one thread each.
 std::vector<std::string> reduceOver(int size) {
   ThreadExchange exchange;
   return runRanks(size, [&](int rank) {
@@ -170,8 +170,8 @@ TEST_F(CudaHardwareTest, MarksHowFarAStreamIs) {
   EXPECT_EQ(stream->readMark(), std::optional<uint32_t>(last));
 }
 
-/// x = 4 x + 3, by two kernels on one stream and a collective of one rank on another between them;
-/// the last through memory that the capture itself has to reserve.
+/// x = 4 x + 3, by two kernels on one stream with a collective of one rank on another stream
+/// between them; the second kernel's input passes through a workspace allocated while capturing.
 TEST_F(CudaHardwareTest, ReplaysAGraphOfTwoStreamsAndACollective) {
   if (std::string obstacle = device->whyNotCapturable(); !obstacle.empty())
     GTEST_SKIP() << obstacle;
@@ -211,7 +211,7 @@ TEST_F(CudaHardwareTest, ReplaysAGraphOfTwoStreamsAndACollective) {
     device->launch(*stream, *kernel, shape, back);
   };
   auto other = device->allocate(z->bytes);
-  submit(other->data); // makes connections
+  submit(other->data); // opens the connections
   stream->synchronize();
   comm->synchronize();
 
@@ -228,7 +228,7 @@ TEST_F(CudaHardwareTest, ReplaysAGraphOfTwoStreamsAndACollective) {
       expected = 4 * expected + 3;
     ASSERT_EQ(result[i], expected);
   }
-  graph.reset(); // before the communicator that it holds
+  graph.reset(); // before the communicator that it uses
 }
 
 TEST_F(CudaHardwareTest, NcclOfAllGpus) {

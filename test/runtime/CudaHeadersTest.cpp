@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The runtime declares what it uses of CUDA, cuBLASLt, cuDNN and NCCL itself. Where their headers
-// are installed, this holds each constant, each structure and each entry point's parameters against
+// The runtime has its own declarations of CUDA, cuBLASLt, cuDNN and NCCL. Where their headers are
+// installed, each constant, each structure and each entry point's parameters are compared with
 // them.
 //
 //===----------------------------------------------------------------------===//
@@ -36,8 +36,8 @@ using namespace gridloom::rt;
 
 namespace {
 
-/// Two types that pass alike: both pointers, or arithmetic or enumerations of one size, or
-/// structures of one size.
+/// Two types that are passed the same way: both pointers, or arithmetic types or enumerations of
+/// one size, or structures of one size.
 template <typename Ours, typename Theirs> constexpr bool passAlike() {
   constexpr bool ourNumber = std::is_arithmetic_v<Ours> || std::is_enum_v<Ours>;
   constexpr bool theirNumber = std::is_arithmetic_v<Theirs> || std::is_enum_v<Theirs>;
@@ -240,7 +240,7 @@ GRIDLOOM_CHECK(execute, cudnnBackendExecute);
 #undef GRIDLOOM_CHECK
 static_assert(std::is_same_v<decltype(cudnn::EntryPoints::getLastErrorString),
                              decltype(&cudnnGetLastErrorString)>);
-// Booleans are set by their address.
+// Booleans are passed by address.
 static_assert(sizeof(bool) == 1);
 
 TEST(CudaHeadersTest, CuDnnConstants) {
@@ -332,12 +332,12 @@ TEST(CudaHeadersTest, NcclConstants) {
 #endif
 
 //===----------------------------------------------------------------------===//
-// The libraries themselves, as far as they go without a GPU
+// The libraries themselves, as far as they work without a GPU
 //===----------------------------------------------------------------------===//
 
 TEST(CudaHeadersTest, DriverHasTheEntryPoints) {
 #ifdef GRIDLOOM_CUDA_STUB
-  // The toolkit's stand-in has every symbol and can do nothing.
+  // The toolkit's stub has every symbol, but none of them works.
   try {
     cuda::Driver driver(GRIDLOOM_CUDA_STUB);
     FAIL() << "the stub library has initialised";

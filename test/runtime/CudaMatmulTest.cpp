@@ -64,7 +64,7 @@ Problem makeProblem(std::vector<int64_t> batch, int64_t m, int64_t n, int64_t k)
   return problem;
 }
 
-/// Elements from the first to behind the last.
+/// The number of elements from the first to the last, gaps included.
 size_t getExtent(const std::vector<int64_t> &sizes, const std::vector<int64_t> &strides) {
   int64_t last = 0;
   for (size_t i = 0; i < strides.size(); ++i)
@@ -94,7 +94,7 @@ template <typename Format> struct Narrow {
   uint16_t bits = 0;
 };
 
-/// What the problem means, by its definition.
+/// The problem's result by definition.
 template <typename T, typename Out = T>
 std::vector<Out> multiply(const Problem &problem, const std::vector<T> &lhs,
                           const std::vector<T> &rhs, const std::vector<Out> &bias,
@@ -138,7 +138,7 @@ template <typename T> std::vector<T> makeValues(size_t count, unsigned seed) {
   return values;
 }
 
-/// Runs the problem on the device and by definition; all numbers are small integers, so equal.
+/// Compares the device with the definition; all numbers are small integers, so results are equal.
 template <typename T = float, typename Out = T> void check(const Problem &problem) {
   SCOPED_TRACE(describeMatmul(problem));
   CudaDevice device(0);
@@ -159,7 +159,7 @@ template <typename T = float, typename Out = T> void check(const Problem &proble
                 {deviceLhs->data, deviceRhs->data, problem.bias ? deviceBias->data : nullptr,
                  problem.residual ? deviceResidual->data : nullptr},
                 deviceOut->data);
-  // Elements between the rows of the output stay what they were.
+  // Elements between the rows of the output must not change.
   EXPECT_EQ(download<Out>(device, *stream, deviceOut->data, out.size()),
             (multiply<T, Out>(problem, lhs, rhs, bias, residual, out)));
 }
@@ -184,7 +184,7 @@ TEST_F(CudaMatmulTest, Activations) {
     }
 }
 
-/// Relu of NaN is NaN; cuBLASLt's epilogue would say 0.
+/// Relu of NaN must be NaN; cuBLASLt's epilogue gives 0.
 TEST_F(CudaMatmulTest, NanPassesThroughRelu) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   for (bool bias : {false, true}) {
@@ -208,7 +208,7 @@ TEST_F(CudaMatmulTest, NanPassesThroughRelu) {
 }
 
 TEST_F(CudaMatmulTest, DoublesTakeABias) {
-  // cuBLASLt has no epilogues for them.
+  // cuBLASLt has no epilogues for f64.
   for (bool residual : {false, true})
     for (auto activation : {Activation::None, Activation::Relu}) {
       Problem problem = makeProblem({2}, 5, 7, 3);
@@ -221,7 +221,7 @@ TEST_F(CudaMatmulTest, DoublesTakeABias) {
 }
 
 TEST_F(CudaMatmulTest, PartialSumsAreNotRounded) {
-  // 256 + 1 is 256 in bf16, and so it would be with the second 1.
+  // If partial sums were bf16, 256 + 1 + 1 would be 256.
   Problem problem = makeProblem({}, 1, 1, 4);
   problem.type = DataType::BF16;
   problem.workspaceLimit = 4096;
@@ -245,7 +245,7 @@ TEST_F(CudaMatmulTest, Residuals) {
     problem.residual = true;
     problem.activation = Activation::Relu;
     check(problem);
-    problem.out = {7 * 8 * 5, 7 * 4, 7, 1}; // rows that lie apart
+    problem.out = {7 * 8 * 5, 7 * 4, 7, 1}; // rows with gaps
     problem.activation = Activation::None;
     check(problem);
     problem.type = DataType::BF16;
@@ -254,7 +254,7 @@ TEST_F(CudaMatmulTest, Residuals) {
     check<Narrow<BFloat>, float>(problem);
     problem.type = DataType::F64;
     problem.outType.reset();
-    problem.bias = false; // DoublesTakeABias: of a dense result
+    problem.bias = false; // a bias of f64 needs a dense result
     check<double>(problem);
   }
 }
@@ -268,7 +268,7 @@ TEST_F(CudaMatmulTest, SixteenBits) {
     check<Narrow<Half>>(problem);
     problem.type = DataType::BF16;
     check<Narrow<BFloat>>(problem);
-    // Unrounded sums; the bias is of their type.
+    // f32 results are not rounded; the bias has their type.
     problem.outType = DataType::F32;
     check<Narrow<BFloat>, float>(problem);
     problem.type = DataType::F16;
@@ -302,7 +302,7 @@ TEST_F(CudaMatmulTest, Tf32RoundsOperands) {
   EXPECT_EQ(run(1 + 0x1p-10F), 1 + 0x1p-10F);
 }
 
-/// Measures in a folder of its own. The second algorithm takes microseconds, the others seconds.
+/// Uses a folder of its own. The second algorithm takes microseconds, the others seconds.
 struct CudaAutotuneTest : FakeGpus {
   CudaAutotuneTest() { setenv("GRIDLOOM_FAKE_CUBLASLT_TIMES", "6000000,50,4000000", 1); }
   ~CudaAutotuneTest() override { unsetenv("GRIDLOOM_FAKE_CUBLASLT_TIMES"); }
@@ -310,7 +310,7 @@ struct CudaAutotuneTest : FakeGpus {
   std::shared_ptr<AutotuneCache> open(const Device &device, bool measures) const {
     return std::make_shared<AutotuneCache>(folder, device.getTuningName(), measures);
   }
-  /// The number of the algorithm that the problem is run with, and what is right.
+  /// The number of the algorithm that runs the problem.
   static std::string run(CudaDevice &device, const Problem &problem) {
     auto stream = device.createStream(StreamKind::Compute, "compute");
     auto plan = device.createMatmul(problem);
@@ -349,7 +349,7 @@ TEST_F(CudaAutotuneTest, TheFastestIsUsedFromTheNextLoadOn) {
   next.setTuning(open(next, /*measures=*/false));
   EXPECT_EQ(run(next, problem), "1");
   EXPECT_EQ(fake::getCalls("cublasLtMatmulAlgoCheck").size(), 1u);
-  // What nobody measured is guessed.
+  // Unmeasured problems use the heuristic.
   EXPECT_EQ(run(next, makeProblem({}, 4, 4, 4)), "0");
   check(problem);
 }
@@ -363,7 +363,7 @@ TEST_F(CudaAutotuneTest, WhatCannotBeMeasuredIsGuessed) {
   fake::failCall("cuMemAlloc_v2", 2);
   EXPECT_EQ(run(device, problem), "0");
   EXPECT_EQ(cache->getNumMeasured(), 0u);
-  // The first algorithm is refused when it is called.
+  // The first algorithm fails when it is called.
   fake::failCall("cublasLtMatmul", 15);
   device.createMatmul(problem);
   EXPECT_EQ(cache->getNumMeasured(), 1u);
@@ -407,7 +407,7 @@ TEST_F(CudaMatmulTest, AlphaAndBias) {
 
 TEST_F(CudaMatmulTest, PaddedRows) {
   Problem problem = makeProblem({}, 4, 8, 6);
-  problem.rhs = {24, 1}; // a weight with ld = N + 16
+  problem.rhs = {24, 1}; // a weight with rows of N + 16 elements
   problem.out = {9, 1};
   check(problem);
 }
@@ -455,7 +455,7 @@ TEST_F(CudaMatmulTest, MergesBatchDimensions) {
 }
 
 TEST_F(CudaMatmulTest, RandomStrides) {
-  // Any mix of batch dimensions, transposes and padding that a library can take.
+  // Random mixes of batch dimensions, transposes and padding that a library can run.
   std::mt19937 random(7);
   auto draw = [&](int64_t low, int64_t high) {
     return low + int64_t(random() % uint64_t(high - low + 1));
@@ -516,7 +516,7 @@ TEST_F(CudaMatmulTest, PointersNeedNotBeAligned) {
 }
 
 TEST_F(CudaMatmulTest, WorkspaceIsOneStreams) {
-  // Two streams multiply at once: a workspace they shared would be a race.
+  // Two streams multiply at once: sharing a workspace would be a race.
   Problem small = makeProblem({}, 4, 4, 4), large = makeProblem({}, 16, 16, 4);
   small.workspaceLimit = large.workspaceLimit = 1 << 16;
   CudaDevice device(0);

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// gelu(x w + b) with w cut by rows over two ranks: one matmul, one all_reduce, one kernel. The plan
-// is made here as the compiler writes it; its cubin is a stand-in, since no GPU runs it.
+// gelu(x w + b) with w split by rows over two ranks: one matmul, one all_reduce, one kernel. The
+// plan is built here as the compiler writes it; its cubin is a stand-in, since no GPU runs it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -34,14 +34,14 @@ namespace {
 
 constexpr int64_t rows = 4, inner = 8, columns = 16, ranks = 2;
 
-/// What a test changes of the plan.
+/// The variations of the plan.
 struct Planting {
   bool waitBeforeReduce = true;
   bool waitAfterReduce = true;
   int architecture = 90;
   bool withPtx = false;
-  int specialisations = 1; // that differ only in the dimension "mode", from 1
-  bool withState = false;  // y goes to state "sum", and is added to what is there
+  int specialisations = 1; // they differ only in the dimension "mode", which counts from 1
+  bool withState = false;  // y is added to the state "sum"
 };
 
 //===----------------------------------------------------------------------===//
@@ -217,7 +217,7 @@ json describeArgument(const char *name, std::vector<int64_t> shape) {
   return {{"name", name}, {"type", "f32"}, {"shape", shape}, {"stages", {0}}};
 }
 
-/// Writes the plan and its model, whose weights are `weights`: w, then b.
+/// Writes the plan and its model with `weights`: w, then b.
 void writePlan(const std::filesystem::path &folder, const std::vector<float> &weights,
                const Planting &planting) {
   std::map<std::string, std::vector<std::byte>> files;
@@ -339,7 +339,7 @@ protected:
     registerAdd();
   }
 
-  /// What the unsplit model computes.
+  /// The output of the unsplit model.
   std::vector<float> computeExpected() const {
     std::vector<float> y(size_t(rows * columns));
     for (int64_t row = 0; row < rows; ++row)
@@ -353,8 +353,8 @@ protected:
     return y;
   }
 
-  /// Loads the plan on two ranks and runs it `runs` times; returns each rank's error and leaves
-  /// rank i's last output in outputs[i].
+  /// Loads the plan on two ranks and runs it `runs` times. Returns each rank's error; outputs[i]
+  /// becomes rank i's last output.
   std::vector<std::string> run(const Planting &planting = {}, int runs = 1,
                                const SessionOptions &options = {}) {
     return with(planting, options, [&](Session &session) {
@@ -381,7 +381,7 @@ protected:
     });
   }
 
-  /// Leaves the last output of a rank in `outputs`.
+  /// Stores the rank's last output in `outputs`.
   void keep(Session &session) {
     HostArray y = session.getOutputShard("y");
     outputs[size_t(session.getRank())].assign(y.as<float>().begin(), y.as<float>().end());
@@ -407,7 +407,7 @@ TEST_F(CudaMiniatureTest, SplitEqualsUnsplitOnEverySchedule) {
     EXPECT_THAT(run({}, 3), Each(""));
     for (const std::vector<float> &y : outputs)
       EXPECT_THAT(y, testing::Pointwise(testing::FloatNear(1e-5f), expected));
-    EXPECT_EQ(outputs[0], outputs[1]); // replicated means equal bits
+    EXPECT_EQ(outputs[0], outputs[1]); // replicated means bitwise equal
     EXPECT_THAT(fake::takeFindings(), IsEmpty());
     EXPECT_THAT(fake::findLeaks(), IsEmpty());
     EXPECT_THAT(fake::findNcclCycles(), IsEmpty());
@@ -435,7 +435,7 @@ TEST_F(CudaMiniatureTest, CallsAreThePlansInItsOrder) {
            call.name == "cuLaunchKernel" || call.name == "cuStreamWaitEvent"))
         order.push_back(call.name + (call.detail.empty() ? "" : " ") + call.detail);
     // 16x4: cuBLASLt's columns are our rows. 64 elements, type f32, sum. The all_reduce waits for
-    // the product, and for the operation before it on another communicator, the ranks' meeting.
+    // the product and for the previous operation on another communicator, the ranks' barrier.
     EXPECT_THAT(order, ElementsAre("cublasLtMatmul 16x4x1 by 0", "cuStreamWaitEvent",
                                    "cuStreamWaitEvent", "ncclAllReduce 64 7 0", "cuStreamWaitEvent",
                                    "cuLaunchKernel gelu_bias"));
@@ -495,7 +495,7 @@ TEST_F(CudaMiniatureTest, CubinOfAnotherGpuIsRefusedOrCompiledFromPtx) {
 }
 
 TEST_F(CudaMiniatureTest, FailureOfOneRankIsToldAndLeavesNothing) {
-  // One call after another fails on one rank; the other must end too, and soon.
+  // Calls fail one after another on one rank; the other rank must end soon, too.
   for (const char *call : {"cuLaunchKernel", "cublasLtMatmul", "ncclAllReduce",
                            "cuModuleLoadDataEx", "cublasLtMatmulAlgoGetHeuristic"}) {
     SCOPED_TRACE(call);
@@ -539,7 +539,7 @@ TEST_F(CudaMiniatureTest, GraphsEqualStepsBitForBit) {
       EXPECT_THAT(fake::takeFindings(), IsEmpty());
       EXPECT_THAT(fake::findLeaks(), IsEmpty());
       for (int device = 0; device < ranks; ++device) {
-        // One run and one capture of two kernels; then a launch a run.
+        // One run and one capture of two kernels each; then one graph launch per run.
         EXPECT_EQ(countCalls("cuLaunchKernel", device), graphs ? 4u : 8u);
         EXPECT_EQ(countCalls("cuGraphLaunch", device), graphs ? 3u : 0u);
       }
@@ -702,7 +702,7 @@ TEST_F(CudaMiniatureTest, PlantedMissingWaitIsFoundInAGraphToo) {
 // A GPU that fails
 //===----------------------------------------------------------------------===//
 
-/// Runs until GPU 1 breaks instead of running its kernel number `kernels`.
+/// Runs until GPU 1 fails instead of running its kernel number `kernels`.
 class CudaFaultTest : public CudaMiniatureTest {
 protected:
   std::vector<std::string> runUntil(int kernels, int error, bool graphs) {
@@ -718,7 +718,7 @@ protected:
     auto start = std::chrono::steady_clock::now();
     std::vector<std::string> errors = run({}, 5, options);
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
-    // Memory is freed that lost work may use; but nothing waits for what does not come.
+    // Memory that lost work may use is freed, but nothing may wait forever.
     EXPECT_THAT(fake::takeFindings(), Each(testing::Not(HasSubstr("for ever"))));
     EXPECT_THAT(fake::findLeaks(), IsEmpty());
     return errors;

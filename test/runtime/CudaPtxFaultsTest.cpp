@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Kernels with a fault planted, and their sound twins: the interpreter has to find the one, under
-// every order of threads, and pass the other.
+// Kernels with a planted fault, and their correct twins: the interpreter must detect the fault in
+// every order of threads, and accept the twin.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,7 +30,7 @@ std::string makeKernel(const std::string &body, const std::string &before = "") 
          "\n.visible .entry k(\n.param .u64 k_param_0,\n.param .u64 k_param_1\n)\n{\n"
          ".reg .pred %p<9>;\n.reg .b16 %rs<9>;\n.reg .b32 %r<30>;\n.reg .b64 %rd<30>;\n"
          ".shared .align 16 .b8 s[256];\n.shared .align 16 .b8 t[64];\n"
-         // %rd1, %rd2: this thread's words of input and output; %r1: its number; %r2: its word.
+         // %rd1, %rd2: this thread's words of input and output; %r1: its index; %r2: its word.
          "ld.param.b64 %rd1, [k_param_0];\nld.param.b64 %rd2, [k_param_1];\n"
          "mov.u32 %r1, %tid.x;\nmul.wide.u32 %rd3, %r1, 4;\n"
          "add.s64 %rd1, %rd1, %rd3;\nadd.s64 %rd2, %rd2, %rd3;\n"
@@ -39,7 +39,7 @@ std::string makeKernel(const std::string &body, const std::string &before = "") 
          body + "\nret;\n}\n";
 }
 
-/// What `body` makes of the numbers from 1, as 32-bit words; its findings in `finding`.
+/// The output of `ptx` for the input 1, 2, ... (32-bit words); `finding` becomes the finding.
 std::vector<uint32_t> run(const std::string &ptx, std::string &finding, uint32_t blocks = 1,
                           uint64_t seed = 0) {
   PtxProgram program(ptx);
@@ -59,7 +59,7 @@ std::vector<uint32_t> run(const std::string &ptx, std::string &finding, uint32_t
   return words;
 }
 
-/// The same under several orders: the finding must be of one kind.
+/// The finding for `body`; all orders of threads must agree on whether there is one.
 std::string findingOf(const std::string &body, uint32_t blocks = 1,
                       const std::string &before = "") {
   std::string first, next;
@@ -90,17 +90,17 @@ std::string take(const std::string &offset) {
 std::string give() { return "st.global.b32 [%rd2], %r6;\n"; }
 
 TEST(CudaPtxFaults, SharedMemoryWithoutBarrier) {
-  // Neighbours of one warp, and threads of two warps.
+  // A neighbour in the same warp, and a thread of the other warp.
   auto isRace = AnyOf(HasSubstr("no barrier orders them"), HasSubstr("never written"));
   for (const char *partner : {"%r4", "%r5"}) {
     EXPECT_THAT(findingOf(put() + take(partner) + give()), isRace);
     EXPECT_EQ(findingOf(put() + "bar.sync 0;\n" + take(partner) + give()), "");
-    // The next round may not write before everyone has read.
+    // The next round must not write before all have read.
     std::string round = put() + "bar.sync 0;\n" + take(partner);
     EXPECT_THAT(findingOf(round + put() + give()), HasSubstr("no barrier orders them"));
     EXPECT_EQ(findingOf(round + "bar.sync 0;\n" + put() + give()), "");
   }
-  // A barrier of the warp orders its own threads only; a shuffle none.
+  // A warp barrier orders only the threads of its warp; a shuffle orders none.
   EXPECT_EQ(findingOf(put() + "bar.warp.sync -1;\n" + take("%r4") + give()), "");
   EXPECT_EQ(findingOf(put() + "bar.warp.sync -1;\n" + take("%r4") + "bar.warp.sync -1;\n" + put() +
                       give()),
@@ -117,7 +117,7 @@ TEST(CudaPtxFaults, OneWordOfSeveralThreads) {
                       "ld.shared.b32 %r6, [s];\n" +
                       give()),
             "");
-  // Bytes of one word are not one place.
+  // Bytes of one word are separate locations.
   EXPECT_EQ(findingOf(addressIn("s", "%r1") +
                       "cvt.u16.u32 %rs1, %r1;\nst.shared.b8 [%r11], %rs1;\n"
                       "bar.sync 0;\nld.shared.b32 %r6, [s+4];\n" +
@@ -136,7 +136,7 @@ TEST(CudaPtxFaults, BlocksAreInNoOrder) {
                     "setp.eq.s32 %p1, %r1, 0;\n";
   EXPECT_EQ(findingOf("mov.b32 %r6, 7;\n" + own + "@%p1 st.global.b32 [%rd5], %r6;\n", 64), "");
   EXPECT_THAT(findingOf("mov.b32 %r6, 7;\n" + give(), 2), HasSubstr("what another block writes"));
-  // One block writes what the next reads, in whatever order they run.
+  // One block writes what others read, which is a race in any order.
   EXPECT_THAT(findingOf("mov.b32 %r6, 7;\n" + own +
                             "@%p1 st.global.b32 [%rd5], %r6;\n"
                             "@%p1 ld.global.b32 %r7, [%rd4];\n",
@@ -170,7 +170,7 @@ TEST(CudaPtxFaults, WhatWasNeverWritten) {
   EXPECT_THAT(
       findingOf("setp.lt.s32 %p1, %r1, 63;\nmov.b32 %r6, 7;\n@%p1 st.global.b32 [%rd2], %r6;"),
       HasSubstr("leaves a part of pointer 1 unwritten"));
-  // What is not chosen, or masked, may be anything.
+  // Values that a select drops or a mask clears may be unwritten.
   EXPECT_EQ(findingOf("setp.ge.s32 %p1, %r1, 0;\nselp.b32 %r6, %r2, %r20, %p1;\n" + give()), "");
   EXPECT_EQ(findingOf("and.b32 %r6, %r20, 0;\n" + give()), "");
 }
@@ -288,9 +288,9 @@ TEST(CudaPtxFaults, Floats) {
   };
   check("add.rn.f16x2 %r9, 0x3c003c00, 0x40003c00;", 0x42004000);
   check("mul.bf16x2 %r9, 0x40004000, 0x3fc04000;", 0x40404080);
-  // 1.0234375 * 1.0234375 - 1: in two roundings the last bit would be lost.
+  // 1.0234375 * 1.0234375 - 1: rounding twice would lose the last bit.
   check("fma.rn.bf16 %rs1, 0x3f83, 0x3f83, 0xbf80;\ncvt.u32.u16 %r9, %rs1;", 0x3d42);
-  // 2049 + 2^-20 in f16, from halfway upwards: rounding to f32 first would lose what decides.
+  // 2049 + 2^-20 in f16, just above a midpoint: rounding to f32 first would lose the 2^-20.
   check("fma.rn.f16 %rs1, 0x1400, 0x0400, 0x6801;\ncvt.u32.u16 %r9, %rs1;", 0x6801);
   check("cvt.rn.bf16x2.f32 %r9, 0f3F800000, 0f40000000;", 0x3f804000);
   check("cvt.rn.bf16.f32 %rs1, 0f3F808000;\ncvt.u32.u16 %r9, %rs1;", 0x3f80);

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The fake driver runs PTX, so that what the compiler makes is run where there is no GPU. Here its
-// own understanding is tested, by kernels small enough to know the result of.
+// The fake driver interprets PTX, so that compiled kernels run without a GPU. These tests check the
+// interpreter with kernels small enough to know the result of.
 //
 //===----------------------------------------------------------------------===//
 
@@ -109,7 +109,7 @@ protected:
     return download<R>(device, *stream, to->data, in.size());
   }
 
-  /// What one thread makes of `in`: `body` computes %r2 from %r1.
+  /// The output of one thread for the input `in`; `body` computes %r2 from %r1.
   template <typename T, typename R> R compute(T in, const std::string &body) {
     std::string ptx = makeKernel("one", "ld.param.b64 %rd1, [one_param_0];\n"
                                         "ld.param.b64 %rd2, [one_param_1];\n"
@@ -233,7 +233,7 @@ TEST_F(CudaPtxTest, PlantedDivergentBarrierIsFound) {
 }
 
 TEST_F(CudaPtxTest, PlantedMissingWaitIsFoundByWhatKernelsTouch) {
-  // Two streams and one buffer: reads of one part do not race with writes of another.
+  // Two streams and one buffer: reads of one part do not race with writes of another part.
   std::string ptx = makeKernel("move", "ld.param.b64 %rd1, [move_param_0];\n"
                                        "ld.param.b64 %rd2, [move_param_1];\n"
                                        "ld.global.b32 %r1, [%rd1];\nst.global.b32 [%rd2], %r1;");
@@ -255,7 +255,7 @@ TEST_F(CudaPtxTest, PlantedMissingWaitIsFoundByWhatKernelsTouch) {
   first->synchronize();
   second->synchronize();
   EXPECT_THAT(fake::takeFindings(), testing::IsEmpty());
-  // A copy that is submitted after the kernel, and judged before it runs, is after it all the same.
+  // A copy that is submitted after the kernel is ordered after it, even if it is checked earlier.
   float last = 0;
   launch(*first, 0, 1);
   device.copyOut(*first, &last, values + 1, sizeof(last));

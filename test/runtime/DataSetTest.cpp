@@ -1,4 +1,4 @@
-//===- DataSetTest.cpp - samples to train on ------------------------------===//
+//===- DataSetTest.cpp - samples for training -----------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -53,7 +53,7 @@ protected:
   }
 };
 
-/// Tokens, a mask of pairs of them, and labels of samples that are 2, 1 and 3 long.
+/// Tokens, a mask for pairs of tokens, and labels, for samples of the lengths 2, 1 and 3.
 TEST_F(DataFolder, BatchesAreAsLongAsTheyAreTold) {
   columns = {{"ids", DataType::I64, {8}, {0}},
              {"pairs", DataType::F32, {8, 8, 2}, {0, 1}},
@@ -178,12 +178,12 @@ TEST_F(DataFolder, ChangedFilesAreNoticed) {
               testing::ThrowsMessage<Error>(HasSubstr("was changed while it is in use")));
 }
 
-/// Archives as numpy.savez writes them, where the sizes of the local header are elsewhere.
+/// Archives as numpy.savez writes them, with the 64-bit sizes in the local header's extra field.
 class DataArchive : public DataFolder {
 protected:
-  std::map<std::string, std::string> members; // the names, and what is stored
+  std::map<std::string, std::string> members; // data by name
   int method = 0, flags = 0;
-  bool isLarge = false; // numbers of 8 bytes in the directory
+  bool isLarge = false; // 64-bit sizes in the directory, too
 
   void SetUp() override {
     save("images_x.npy", DataType::F32, {4, 2});
@@ -284,7 +284,7 @@ TEST_F(DataArchive, MutilatedArchivesNeverCrash) {
       for (int bit = 0; bit < 8; ++bit) {
         std::string damaged = whole;
         damaged[i] ^= char(1 << bit);
-        isWhole(damaged); // either way
+        isWhole(damaged); // either result, but no crash
       }
   }
 }

@@ -14,8 +14,7 @@
 
 namespace gridloom::rt::test {
 
-/// Threads whose devices are fake GPUs joined by `transport`. What the fakes find wrong fails a
-/// rank.
+/// Runs `body` on threads whose devices are fake GPUs joined by `transport`. Findings fail a rank.
 inline std::vector<Outcome> runOnGpus(const std::string &transport, int n,
                                       const JobOptions &options, const Body &body) {
   setenv("GRIDLOOM_CUDA_DRIVER", GRIDLOOM_FAKE_CUDA, 1);
@@ -66,7 +65,7 @@ inline std::vector<Outcome> runNccl(int n, const JobOptions &options, const Body
   return runOnGpus("nccl", n, options, body);
 }
 
-/// Threads whose CPU devices are joined by `transport`.
+/// Runs `body` on threads whose CPU devices are joined by `transport`.
 inline std::vector<Outcome> runOnCpus(const std::string &transport, int n,
                                       const JobOptions &options, const Body &body) {
   PlacementOptions placing;

@@ -1,4 +1,4 @@
-//===- EventLogTest.cpp - what TensorBoard shows of a run -----------------===//
+//===- EventLogTest.cpp - TensorBoard's event files of a run --------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -34,7 +34,7 @@ std::string readAll(const fs::path &path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The events of a file; every checksum is compared.
+/// The events of a file; every checksum is verified.
 std::vector<events::Event> readEvents(const fs::path &path) {
   std::string bytes = readAll(path);
   std::vector<events::Event> found;
@@ -136,9 +136,9 @@ TEST_F(EventFiles, StepsThatAreMadeAgainAreThereOnce) {
               ElementsAre("loss 1", "eval_loss 1", "loss 2", "eval_loss 2", "start 3", "loss 3"));
   {
     EventLog log(folder, EventPlace{2, true});
-  } // its evaluation, too
+  } // drops the evaluation of the step that runs again
   EXPECT_THAT(describe(folder), ElementsAre("loss 1", "eval_loss 1", "loss 2", "start 3"));
-  EXPECT_EQ(list(folder).size(), 3u); // in the order of their names, though in one second
+  EXPECT_EQ(list(folder).size(), 3u); // ordered by name, even within one second
 }
 
 TEST_F(EventFiles, OfARunThatBeginsOnceMoreAreKept) {

@@ -1,4 +1,4 @@
-//===- IndexCheckTest.cpp - indices that are out of range -----------------===//
+//===- IndexCheckTest.cpp - out-of-range indices and labels ---------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -65,7 +65,7 @@ TEST(IndexCheck, NarrowIndicesAreCheckedToo) {
   EXPECT_THROW(checkIndices(input, values), Error);
 }
 
-/// What is said of such labels.
+/// The error for these labels; empty if they are valid.
 std::string checkLabels(LabelUse use, HostArray values) {
   Argument input;
   input.name = "labels";
@@ -100,7 +100,7 @@ TEST(IndexCheck, LabelsAreClassesOrIgnored) {
       checkLabels(use, makeLabels<int8_t>(DataType::I8, -2)),
       "input 'labels' holds label -2 in row 2 of the batch; loss 'cross_entropy(y, labels)' has "
       "the 5 classes 0 to 4 and ignores -1");
-  EXPECT_NE(checkLabels(use, makeLabels<uint8_t>(DataType::U8, 255)), ""); // not -1
+  EXPECT_NE(checkLabels(use, makeLabels<uint8_t>(DataType::U8, 255)), ""); // 255 is not -1
   EXPECT_NE(checkLabels(use, makeLabels<uint32_t>(DataType::U32, 5)), "");
   EXPECT_EQ(checkLabels(use, HostArray::allocate(DataType::I64, {0})), "");
 }

@@ -25,7 +25,7 @@ static int64_t countSteps(const std::vector<Lane> &lanes) {
   return count;
 }
 
-/// Steps of 10 ns with gaps of 2, in each a long one of a thousand.
+/// Steps of 10 ns with gaps of 2 ns; each lane has one long step of 1000 ns.
 static std::vector<Lane> makeLanes(size_t lanes, int64_t steps) {
   std::vector<Lane> result(lanes);
   for (Lane &lane : result) {

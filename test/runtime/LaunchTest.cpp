@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// mpirun, torchrun and srun are not started here: their variables are set by hand.
+// mpirun, torchrun and srun are not started here: the tests set their variables.
 //
 //===----------------------------------------------------------------------===//
 #include "SystemCalls.h"
@@ -53,7 +53,7 @@ TEST(DetectWorld, MastersPortIsTorchrunsOrTheNext) {
                       {"LOCAL_RANK", "0"},     {"LOCAL_WORLD_SIZE", "2"},
                       {"MASTER_ADDR", "host"}, {"MASTER_PORT", "29500"}};
   EXPECT_EQ(detect(variables)->master, "host:29500");
-  variables["TORCHELASTIC_USE_AGENT_STORE"] = "True"; // torchrun listens there itself
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = "True"; // torchrun itself listens on the port
   EXPECT_EQ(detect(variables)->master, "host:29501");
   variables.erase("MASTER_PORT");
   EXPECT_EQ(detect(variables)->master, "");
@@ -94,7 +94,7 @@ void addUp(Transport &transport, int times) {
   }
 }
 
-/// The error of a launch, "" when it succeeded, and that no child is left.
+/// The error of a launch, "" if it succeeded. Also checks that no child is left.
 std::string launchError(int ranks, const RankMain &main, LaunchOptions options = {}) {
   std::string text;
   try {
@@ -139,7 +139,7 @@ TEST(World, Slurm) {
   EXPECT_THAT(world->source, HasSubstr("Slurm"));
 }
 
-/// Tasks are not spread evenly: each node has its own number.
+/// Tasks are spread unevenly: each node has its own number.
 TEST(World, SlurmNodesDiffer) {
   auto getLocalSize = [](const std::string &perNode, const char *node, const char *local = "0") {
     Variables variables = srunOf6 + Variables{{"SLURM_STEP_TASKS_PER_NODE", perNode},
@@ -177,12 +177,12 @@ TEST(World, MpichAndItsKin) {
   EXPECT_THAT(world->source, HasSubstr("MPICH"));
   variables.erase("MPI_LOCALRANKID");
   EXPECT_FALSE(detect(variables)->isPlaced);
-  // Slurm's own PMI says what Slurm says.
+  // Slurm's own PMI agrees with Slurm's variables.
   EXPECT_THAT(detect(srunOf6 + Variables{{"PMI_RANK", "5"}, {"PMI_SIZE", "6"}})->source,
               HasSubstr("Slurm"));
   EXPECT_THAT(detectError(srunOf6 + Variables{{"PMI_RANK", "4"}, {"PMI_SIZE", "6"}}),
               HasSubstr("unset the variables"));
-  // What does not tell the size would start a job in each process.
+  // Without the job's size each process would start a job of its own.
   EXPECT_THAT(
       detectError({{"PMIX_RANK", "1"}}),
       HasSubstr("PMIX_RANK=1 shows that a launcher started this process, but not how many"));
@@ -273,7 +273,7 @@ TEST(Launch, KilledRankStopsAll) {
   });
   EXPECT_THAT(text, HasSubstr("rank 1 was killed by signal 9"));
   EXPECT_EQ(text.find("was killed"),
-            text.rfind("was killed")); // what stopped the others is not said again
+            text.rfind("was killed")); // ranks that were stopped are not reported
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30)); // of 300
 }
 
@@ -319,8 +319,8 @@ TEST(Launch, StoppedRankMeetsTheDeadline) {
               AllOf(HasSubstr("missing rank 2"), HasSubstr("1500 ms")));
 }
 
-/// Runs a launch of 3 sleeping ranks in a child, whose ranks write their number to a pipe when they
-/// are up; the pipe ends when all of them are gone.
+/// Runs a launch of 3 sleeping ranks in a child process and sends it `signal`. The ranks write to a
+/// pipe when they have started; it closes when all of them have ended.
 static void interruptLaunch(int signal, int expectedStatus) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
@@ -352,8 +352,8 @@ TEST(Launch, InterruptStopsAll) { interruptLaunch(SIGINT, 130); }
 TEST(Launch, TerminationStopsAll) { interruptLaunch(SIGTERM, 143); }
 TEST(Launch, KilledLauncherTakesItsRanksAlong) { interruptLaunch(SIGKILL, -9); }
 
-/// What comes of a launch of 3 ranks that handle signals: they write to a pipe when they are up,
-/// wait for a signal, and call `end`.
+/// The exit code and output of a launch of 3 ranks that handle signals: they write to a pipe when
+/// they have started, wait for the signal, and call `end`.
 static std::pair<int, std::string> interruptPatiently(int signal,
                                                       const std::function<void(int rank)> &end) {
   int ends[2];
@@ -395,7 +395,7 @@ static std::pair<int, std::string> interruptPatiently(int signal,
 }
 
 TEST(Launch, RanksThatHandleSignalsEndByThemselves) {
-  auto linger = [](int) { usleep(3000000); }; // longer than a stopped rank would get
+  auto linger = [](int) { usleep(3000000); }; // longer than a stopped rank would be given
   EXPECT_EQ(interruptPatiently(SIGINT, linger), std::pair(130, std::string("eee")));
   EXPECT_EQ(interruptPatiently(SIGTERM, [](int) {}), std::pair(143, std::string("eee")));
 }
@@ -410,7 +410,7 @@ TEST(Launch, WhatFailsAfterASignalIsReported) {
   EXPECT_THAT(text, HasSubstr("the disk is full"));
 }
 
-/// Starts one process per world and returns what each reports: "cause: ..." or "consequence: ...".
+/// Starts one process per world and returns each one's error: "cause: ..." or "consequence: ...".
 static std::vector<std::string> runRanks(const std::vector<World> &worlds, const RankMain &main) {
   std::vector<Outcome> outcomes;
   std::vector<std::string> texts;
@@ -459,7 +459,7 @@ TEST(RunRank, StrangersMeet) {
   EXPECT_THAT(runRanks(worlds, main), testing::Each("")) << "again under the same name";
 }
 
-/// Signals that a program handles end no waiting.
+/// Signals that the program handles do not interrupt ranks that wait for others to join.
 TEST(RunRank, SignalsDoNotDisturbTheMeeting) {
   std::vector<World> worlds{makeWorld(0, 2), makeWorld(1, 2)};
   JobOptions options;
@@ -524,7 +524,7 @@ TEST(RunRank, DisagreementAboutSizeIsRefused) {
     EXPECT_THAT(text, HasSubstr("rank 1 believes in 3 ranks, rank 0 in 2"));
 }
 
-/// As Kubeflow starts them: the ranks tell each other which machine they are on.
+/// As Kubeflow starts them: the ranks exchange the machines that they run on.
 TEST(RunRank, RanksFindOutWhoSharesAMachine) {
   std::vector<World> worlds{makeWorld(0, 3), makeWorld(1, 3), makeWorld(2, 3)};
   for (World &world : worlds) {

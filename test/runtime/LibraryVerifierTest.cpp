@@ -1,11 +1,11 @@
-//===- LibraryVerifierTest.cpp - library calls the loader refuses ---------===//
+//===- LibraryVerifierTest.cpp - library calls that the loader refuses ----===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// A plan with a convolution and an attention is damaged in one place; the one line that refuses it
-// names the step and both numbers. What a device without their library says of a good one.
+// A plan with a convolution and an attention is damaged in one place; the one-line error names the
+// step and both numbers. Also the errors of devices without such a library for a valid plan.
 //
 //===----------------------------------------------------------------------===//
 #include "PlanRefusals.h"

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What the conformance suite does not see: operands that lie in shared memory on some ranks only,
-// where that memory is and that it is given back, and what a waiting rank costs.
+// What the conformance suite does not cover: operands in shared memory on only some ranks, where
+// that memory is and when it is freed, and the CPU time of a waiting rank.
 //
 //===----------------------------------------------------------------------===//
 #include "TransportHarness.h"
@@ -33,8 +33,8 @@ struct Floats {
   std::span<float> values;
 };
 
-/// All collectives of one rank with operands of `count` elements for each member, in and out of
-/// shared memory as `isShared` says of operand 0 (inputs) and 1 (outputs). All outputs' bytes.
+/// Runs all collectives on one rank with operands of `count` elements for each member. `isShared`
+/// says whether operand 0 (inputs) and 1 (outputs) are in shared memory. Returns all outputs.
 std::vector<float> runAll(Transport &transport, size_t count,
                           const std::function<bool(int operand)> &isShared) {
   std::vector<int> ranks(size_t(transport.getSize()));
@@ -72,13 +72,13 @@ std::vector<float> runAll(Transport &transport, size_t count,
   return results;
 }
 
-/// Whoever has an operand in shared memory, the results are those of private memory, bit by bit.
+/// Results must equal those of private memory bit by bit, whichever operands are in shared memory.
 TEST(LocalMemoryTest, ResultsDoNotDependOnWhereOperandsLie) {
   constexpr int n = 3;
-  // Chunks are 4 KiB: from below what is read in place to several chunks and a bit.
+  // Chunks are 4 KiB: below the size that peers read in place, and several chunks and a rest.
   for (size_t count : {200, 7001}) {
     std::vector<std::vector<float>> expected(n);
-    // A bit for each operand of each rank.
+    // One bit for each operand of each rank.
     for (unsigned shared = 0; shared < 1u << (2 * n); ++shared) {
       auto outcomes = runThreads(n, {}, [&](Transport &transport) {
         int rank = transport.getRank();
@@ -95,7 +95,7 @@ TEST(LocalMemoryTest, ResultsDoNotDependOnWhereOperandsLie) {
   }
 }
 
-/// The mapping of this process that holds `address`, as /proc names it.
+/// The line of /proc/self/maps for the mapping that holds `address`.
 std::string findMapping(const void *address) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -113,7 +113,7 @@ uint64_t getHeldBytes(const Segment &segment) {
   return uint64_t(status.st_blocks) * 512;
 }
 
-/// A file without a name goes with the last process that maps it, however that ends.
+/// An unnamed file disappears with the last process that maps it, however that ends.
 TEST(LocalMemoryTest, HasNoNameAndIsGivenBack) {
   constexpr size_t bytes = 8 << 20;
   std::shared_ptr<Segment> segment = Segment::create(2);
@@ -125,11 +125,11 @@ TEST(LocalMemoryTest, HasNoNameAndIsGivenBack) {
   std::unique_ptr<Memory> memory = transport->allocate(*device, bytes);
   EXPECT_EQ(memory->bytes, bytes);
   EXPECT_THAT(findMapping(memory->data), HasSubstr("/memfd:gridloom (deleted)"));
-  EXPECT_GE(getHeldBytes(*segment), before + bytes); // taken now, not when it is touched
+  EXPECT_GE(getHeldBytes(*segment), before + bytes); // reserved now, not at the first touch
   memset(memory->data, 1, bytes);
   memory.reset();
   EXPECT_LT(getHeldBytes(*segment), before + bytes / 2);
-  // A region that is used again is zero.
+  // A reused region is zeroed.
   memory = transport->allocate(*device, bytes);
   EXPECT_EQ(static_cast<const char *>(memory->data)[bytes - 1], 0);
 }
@@ -155,8 +155,8 @@ double getUsedSeconds() {
   return getSeconds(used.ru_utime) + getSeconds(used.ru_stime);
 }
 
-/// All-reduces `calls` times; `before` runs ahead of each. Throws when this process used more than
-/// 30 % of a core, where it took at least a second.
+/// All-reduces `calls` times, each after `before`. Throws if this process used more than 30 % of a
+/// core, or if it took less than a second.
 Body cheaply(int calls, const std::function<void(Transport &)> &before) {
   return [=](Transport &transport) {
     std::vector<int> ranks(size_t(transport.getSize()));

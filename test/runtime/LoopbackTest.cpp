@@ -1,4 +1,4 @@
-//===- LoopbackTest.cpp - kernels and work of logical ranks ---------------===//
+//===- LoopbackTest.cpp - kernels and work of loopback ranks --------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -30,7 +30,7 @@ using testing::IsEmpty;
 
 namespace {
 
-/// Any bits for integers; numbers of some size, among them NaN and infinities, for floats.
+/// Random bits for integers; for floats random numbers with some NaN and infinities.
 std::vector<std::byte> makeOperand(DataType type, size_t count, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal;
@@ -55,7 +55,7 @@ std::vector<std::byte> makeOperand(DataType type, size_t count, uint64_t seed) {
   return bytes;
 }
 
-/// Whether an element is NaN: its other bits are nobody's promise.
+/// Whether an element is NaN; its payload is unspecified.
 bool isNan(DataType type, const std::byte *at) {
   uint64_t bits = 0;
   std::memcpy(&bits, at, sizeOf(type));
@@ -75,7 +75,7 @@ bool isNan(DataType type, const std::byte *at) {
 
 class LoopbackTest : public FakeGpus {
 protected:
-  /// Reduces on the fake GPU, from `offset` elements into each buffer on.
+  /// Reduces on the fake GPU, starting at element `offset` of each buffer.
   std::vector<std::byte> reduce(DataType type, Reduction reduction,
                                 const std::vector<std::vector<std::byte>> &inputs, size_t offset) {
     CudaDevice device(0);
@@ -143,7 +143,7 @@ TEST_F(LoopbackTest, KernelsAssembleForEveryGpu) {
   std::filesystem::path folder =
       std::filesystem::path(testing::TempDir()) / ("gridloom-reduce-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
-  // One file with the kernels of all types: a start of ptxas each would take most of the time.
+  // One file with the kernels of all types: a ptxas process for each would take most of the time.
   for (const char *architecture : {"sm_80", "sm_90", "sm_100"}) {
     std::string text;
     for (DataType type : allTypes)
@@ -172,8 +172,8 @@ TEST_F(LoopbackTest, RanksOfTwoGpusAreRefused) {
                                                    HasSubstr("use --transport nccl"))));
 }
 
-/// A producer on each rank's compute stream, an all_reduce on its communication stream, and the
-/// wait between them planted away.
+/// A producer on each rank's compute stream and an all_reduce on its communication stream, without
+/// the wait between them.
 TEST_F(LoopbackTest, PlantedMissingWaitIsFound) {
   for (bool waits : {true, false}) {
     fake::reset({1});
@@ -211,7 +211,7 @@ TEST_F(LoopbackTest, PlantedMissingWaitIsFound) {
   }
 }
 
-/// Nothing waits for the GPU while a collective is called.
+/// A call of a collective must not wait for the GPU.
 TEST_F(LoopbackTest, CallsWaitForPeersAloneAndFailuresNameTheOperation) {
   fake::Options options;
   options.devices = 1;
@@ -238,7 +238,7 @@ TEST_F(LoopbackTest, CallsWaitForPeersAloneAndFailuresNameTheOperation) {
     EXPECT_EQ(download<float>(device, *stream, memory->data, 64), std::vector<float>(64, 256));
     world->barrier(*stream, {"barrier", 8, ""});
     stream->synchronize();
-    // The launch of the next fails; both ranks report it.
+    // The next kernel launch fails; both ranks report it.
     if (rank == 0)
       fake::failCall("cuLaunchKernel", 14);
     try {

@@ -1,4 +1,4 @@
-//===- MemoryNeedsTest.cpp - device memory of a plan ----------------------===//
+//===- MemoryNeedsTest.cpp - device memory that a plan needs --------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -16,7 +16,7 @@ using namespace gridloom::test;
 
 namespace {
 
-/// y = x of [8, 4], with 768 + 256 bytes of activations, 64 of state, and the given mesh.
+/// y = x of [8, 4], with 768 + 256 bytes of activations and 64 of state, on the given mesh.
 std::shared_ptr<const Plan> load(const std::vector<std::pair<std::string, int>> &mesh) {
   PlanBuilder builder;
   for (const auto &[axis, size] : mesh)
@@ -65,7 +65,7 @@ TEST(MemoryNeedsTest, WorkspacesTheProloguesMemoryAndNcclAreCounted) {
   derived.add_shape(1000);
   derived.set_arena_bytes(500);
   MemoryNeeds needs = computeNeeds(stage);
-  EXPECT_EQ(needs.workspaces, 4096u + 128u); // powers of two, one for each stream
+  EXPECT_EQ(needs.workspaces, 4096u + 128u); // powers of two, one per stream
   EXPECT_EQ(needs.prologue, 4500u);
   EXPECT_EQ(needs.getTotal(), 4500u);
   needs.communication = 1024;
@@ -80,7 +80,7 @@ TEST(MemoryNeedsTest, TheLeastChangeThatFitsIsNamed) {
   auto plan = load({});
   EXPECT_EQ(findChangeThatFits(*plan, needs, 5500), "--microbatches 2 (about 4.9 KiB)");
   EXPECT_EQ(findChangeThatFits(*plan, needs, 3500), "--microbatches 4 (about 2.9 KiB)");
-  // Sixteen do not divide a batch of eight, and the weights stay.
+  // 16 micro-batches do not divide the batch of 8, and micro-batches do not shrink the weights.
   EXPECT_EQ(findChangeThatFits(*plan, needs, 1500), "--mesh model=8 (about 1.1 KiB)");
   EXPECT_EQ(findChangeThatFits(*plan, needs, 5), "");
   auto split = load({{"data", 2}, {"model", 2}});

@@ -1,4 +1,4 @@
-//===- NcclFailureTest.cpp - failures between GPUs ------------------------===//
+//===- NcclFailureTest.cpp - failures of jobs on several GPUs -------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -59,7 +59,8 @@ TEST_F(NcclFailureTest, PlantedSwappedOrderIsFoundAndFailsTheRun) {
 }
 
 TEST_F(NcclFailureTest, PlantedSwappedCommunicatorsAreACycle) {
-  // Each communicator sees equal calls, but the GPU that runs one kernel after the other waits.
+  // Both ranks make the same calls on each communicator, but in another order across communicators:
+  // with one kernel at a time on a GPU they would wait for each other.
   auto run = [&](bool swapped) {
     restart({});
     runJob(
@@ -80,7 +81,7 @@ TEST_F(NcclFailureTest, PlantedSwappedCommunicatorsAreACycle) {
           bool otherFirst = swapped && rank.number == 1;
           otherFirst ? onOther() : onWorld();
           otherFirst ? onWorld() : onOther();
-          drain(*rank.stream); // swapped, they wait for each other until the deadline
+          drain(*rank.stream); // if swapped, both wait for each other until the deadline
           drain(*stream);
         },
         patience);
@@ -101,7 +102,7 @@ TEST_F(NcclFailureTest, MissingRankEndsAtTheDeadlineAndIsNamed) {
         rank.world->barrier(*rank.stream, {"barrier", 11, ""});
         rank.stream->synchronize();
         if (rank.number == 1) {
-          while (!over) // alive, but never calls
+          while (!over) // alive, but makes no call
             std::this_thread::sleep_for(1ms);
           return;
         }
@@ -192,7 +193,7 @@ TEST_F(NcclFailureTest, AbortFailsPendingAndLaterCallsAndTellsPeers) {
     };
     std::string message;
     if (number == 0) {
-      message = catchError(ErrorCode::PeerFailed, reduce); // pending when rank 1 aborts
+      message = catchError(ErrorCode::PeerFailed, reduce); // rank 1 aborts while this is pending
       EXPECT_THAT(message, HasSubstr("rank 1 gave up: out of ideas"));
     } else {
       std::this_thread::sleep_for(20ms);
@@ -241,7 +242,7 @@ TEST_F(NcclFailureTest, DeadPeerIsNoticedByTheCheck) {
   EXPECT_THAT(errors[0], AllOf(HasSubstr("barrier #0"), HasSubstr("rank 1 is gone")));
 }
 
-/// A peer that leaves in order is no death, but who waits for it waits no longer.
+/// A peer that leaves normally is no failure, but ranks that wait for it must stop waiting.
 TEST_F(NcclFailureTest, PeerThatLeftIsNotWaitedFor) {
   ThreadExchange exchange;
   std::atomic<bool> left = false;
@@ -260,7 +261,7 @@ TEST_F(NcclFailureTest, PeerThatLeftIsNotWaitedFor) {
     auto stream = device.createStream(StreamKind::Communication, "comm");
     std::vector<int> ranks = {0, 1};
     auto world = transport->createCommunicator(ranks, "world");
-    std::this_thread::sleep_for(500ms); // idle: a peer may leave
+    std::this_thread::sleep_for(500ms); // while idle, a peer may leave
     if (number == 1) {
       while (!left)
         std::this_thread::yield();
@@ -295,7 +296,7 @@ TEST_F(NcclFailureTest, DeadPeerIsNoticedWhileConnecting) {
 }
 
 TEST_F(NcclFailureTest, FailedComputationClosesWithoutWaitingForPeers) {
-  // In order it would close with its peer, which waits for it to be gone.
+  // A normal close waits for the peer, which here waits for this rank to be gone.
   ThreadExchange exchange;
   std::latch gone(1);
   bool soon = false;
@@ -326,8 +327,8 @@ TEST_F(NcclFailureTest, FailedComputationClosesWithoutWaitingForPeers) {
   EXPECT_TRUE(soon) << "it waited for its peer";
 }
 
-/// A kernel of one communicator stands behind one of another that waits for a rank in vain.
-/// ncclCommAbort of the former alone would wait for ever.
+/// A kernel of one communicator is queued behind one of another that waits for a missing rank.
+/// Aborting only the first communicator with ncclCommAbort would hang.
 TEST_F(NcclFailureTest, AbortEndsKernelsBehindThoseOfOtherCommunicators) {
   for (int version : {22809, 22105})
     for (bool otherFirst : {false, true}) {
@@ -370,7 +371,7 @@ TEST_F(NcclFailureTest, FailureIsSeenWhileAnAbortHangs) {
   auto transport = createNcclTransport(device, 0, 1, exchange.makeOptions(0));
   std::vector<int> ranks = {0};
   auto world = transport->createCommunicator(ranks, "world");
-  std::thread rescue([] { // or a check that waits for the abort would never end
+  std::thread rescue([] { // otherwise a check that waits for the abort would hang
     std::this_thread::sleep_for(3s);
     fake::releaseNcclAborts();
   });
@@ -383,7 +384,7 @@ TEST_F(NcclFailureTest, FailureIsSeenWhileAnAbortHangs) {
   rescue.join();
 }
 
-/// Fails a rank whose abort does not end.
+/// Fails a rank whose ncclCommAbort hangs.
 void hangInAbort() {
   fake::NcclSettings settings;
   settings.holdsAborts = true;
@@ -405,7 +406,7 @@ TEST_F(NcclFailureTest, AbortThatHangsEndsTheProcess) {
               "ends\n$");
 }
 
-/// Rank 1 stays away from something that all ranks set up; the others say so.
+/// Rank 1 does not take part in a setup call of all ranks; the others' errors must name it.
 void expectCulprit(const std::function<void(Rank &)> &setup) {
   auto board = std::make_shared<ThreadBoard>();
   std::atomic<int> failed = 0;
@@ -427,7 +428,7 @@ void expectCulprit(const std::function<void(Rank &)> &setup) {
       patience, board);
   EXPECT_THAT(errors, Contains(AllOf(HasSubstr("did not finish within 1500 ms"),
                                      HasSubstr("; missing: rank 1"))));
-  fake::takeFindings(); // split and registration that were given up
+  fake::takeFindings(); // abandoned splits and registrations
 }
 
 TEST_F(NcclFailureTest, MissingRankOfASplitIsNamed) {
@@ -438,7 +439,7 @@ TEST_F(NcclFailureTest, MissingRankOfASplitIsNamed) {
 }
 
 TEST_F(NcclFailureTest, MissingRankOfALaterCommunicatorIsNamed) {
-  // A board that goes on counting where a communicator of this name left off would say "reached".
+  // If the board went on from the counts of an earlier "group", rank 1 would seem to have arrived.
   auto board = std::make_shared<ThreadBoard>();
   std::atomic<bool> over = false;
   auto errors = runJob(
@@ -465,8 +466,8 @@ TEST_F(NcclFailureTest, MissingRankOfALaterCommunicatorIsNamed) {
               AllOf(HasSubstr("barrier #0 made no progress"), HasSubstr("; missing: rank 1")));
 }
 
-/// The board does not answer: who is missing is not known, and is asked once, without the lock that
-/// calls need.
+/// The board does not answer: the missing rank is unknown. It is asked once, without holding the
+/// lock that calls need.
 TEST_F(NcclFailureTest, SlowBoardHoldsUpNobody) {
   struct SlowBoard : ProgressBoard {
     void publish(int, const std::string &, uint64_t) override {}
@@ -539,7 +540,7 @@ TEST_F(NcclFailureTest, TwoRanksOnOneGpuAreRefused) {
 }
 
 TEST_F(NcclFailureTest, PlantedUseAfterDestroyIsFound) {
-  // Straight at the library: our classes make it impossible.
+  // Calls the library directly: our classes rule this out.
   NcclLibrary library;
   CudaDevice device(0);
   device.getContext()->use();

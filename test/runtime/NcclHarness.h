@@ -15,7 +15,7 @@ namespace gridloom::rt::test {
 
 inline constexpr OpContext context{"all_reduce", 12, "/encoder/0/MatMul"};
 
-/// What a rank's test body works with.
+/// The objects that a rank's test body uses.
 struct Rank {
   int number;
   CudaDevice &device;
@@ -30,10 +30,10 @@ inline std::vector<int> makeRanks(int size) {
   return ranks;
 }
 
-/// A deadline that tests run into, and that a busy machine still connects within.
+/// A deadline for tests that time out, long enough to connect on a busy machine.
 inline constexpr std::chrono::milliseconds patience{1500};
 
-/// Runs `body` on `size` ranks that are connected.
+/// Runs `body` on `size` connected ranks. Returns each rank's error.
 inline std::vector<std::string>
 runJob(int size, const std::function<void(Rank &)> &body,
        std::chrono::milliseconds deadline = std::chrono::seconds(20),

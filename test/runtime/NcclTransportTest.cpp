@@ -32,7 +32,7 @@ using testing::StartsWith;
 
 namespace {
 
-/// A copy of a library, which the loader takes for another one.
+/// A copy of a library, which the loader treats as another library.
 struct TemporaryCopy {
   explicit TemporaryCopy(const char *library) {
     static int count = 0;
@@ -81,7 +81,7 @@ TEST_F(NcclTransportTest, RanksOfACommunicatorAreChecked) {
 // Operations
 //===----------------------------------------------------------------------===//
 
-/// How the fakes behave: the size of the job, the schedule, how many polls until a call is
+/// How the fakes behave: the size of the job, the schedule, the number of polls until a call is
 /// enqueued.
 struct Behaviour {
   int size;
@@ -183,8 +183,8 @@ template <typename Format> struct Narrow {
   uint16_t bits = 0;
 };
 
-/// Max and min over all ranks with NaN, infinities and zeros of both signs among the operands,
-/// against the host's: NaN stays, as on every transport.
+/// Max and min over all ranks of operands with NaN, infinities and zeros of both signs, compared
+/// with the host's: as on every transport, NaN propagates.
 template <typename T> void checkNan(Rank &rank, int size, DataType type, bool inPlace) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN(), infinity = INFINITY;
   const float numbers[] = {0.0f, -1.0f, 2.5f, -nan, infinity, nan, -infinity, 0.0f, -7.0f};
@@ -257,7 +257,7 @@ TEST_P(NcclOperationTest, BroadcastFromEveryRoot) {
 }
 
 TEST_P(NcclOperationTest, PipelineOfSendsAndReceives) {
-  // Each rank receives from the one before, adds nothing, and sends on, on two streams.
+  // Each rank receives from the previous one and sends to the next, on two streams.
   run([&](Rank &rank) {
     auto recvStream = rank.device.createStream(StreamKind::Communication, "recv");
     auto recvs = rank.transport.createCommunicator(makeRanks(getSize()), "recv");
@@ -361,7 +361,7 @@ TEST_F(NcclTransportTest, OperandsAreRegisteredWhereNcclCan) {
                                           DataType::F32, Reduction::Sum, context);
                          EXPECT_THAT(download<float>(rank.device, *rank.stream, memory->data, 8),
                                      Each(1.0f));
-                         group.reset(); // before its memory
+                         group.reset(); // before its memory is freed
                        }),
                 Each(""));
     return fake::getCalls("ncclCommWindowRegister").size();
@@ -405,10 +405,10 @@ TEST_F(NcclTransportTest, OrderOfCommunicatorsIsKeptUnlessNcclIsKnownToKeepIt) {
                 Each(""));
     return fake::getCalls("cuStreamWaitEvent").size();
   };
-  // This test has loaded the library, as PyTorch may have: what it read then is not known.
+  // The library is already loaded, as PyTorch may have done: the setting that it read is unknown.
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
   EXPECT_EQ(countWaits(), 10u);
-  // A copy that nobody has loaded reads the variable at its first use.
+  // A copy that is not loaded yet reads the variable at its first use.
   TemporaryCopy own(GRIDLOOM_FAKE_NCCL), old(GRIDLOOM_FAKE_NCCL), late(GRIDLOOM_FAKE_NCCL);
   restart({});
   setenv("GRIDLOOM_NCCL", own.path.c_str(), 1);
@@ -420,7 +420,7 @@ TEST_F(NcclTransportTest, OrderOfCommunicatorsIsKeptUnlessNcclIsKnownToKeepIt) {
   unsetenv("GRIDLOOM_FAKE_NCCL_VERSION");
   restart({});
   setenv("GRIDLOOM_NCCL", own.path.c_str(), 1);
-  unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT"); // too late to change anything
+  unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT"); // has no effect any more
   EXPECT_EQ(countWaits(), 0u);
   restart({});
   setenv("GRIDLOOM_NCCL", late.path.c_str(), 1);
@@ -431,8 +431,7 @@ TEST_F(NcclTransportTest, OrderOfCommunicatorsIsKeptUnlessNcclIsKnownToKeepIt) {
   unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
 }
 
-/// Ranks that are threads open the library at once; the one that comes second must not take it for
-/// somebody else's.
+/// Ranks that are threads open the library at once; the second must not think PyTorch loaded it.
 TEST_F(NcclTransportTest, OrderIsKnownWhicheverRankOpensFirst) {
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
   for (int i = 0; i < 20; ++i) {
@@ -454,7 +453,7 @@ TEST_F(NcclTransportTest, OrderIsKnownWhicheverRankOpensFirst) {
   unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
 }
 
-/// Another thread may be reading the environment: setenv moves it away under its eyes.
+/// setenv may move the environment while another thread reads it.
 TEST_F(NcclTransportTest, EnvironmentIsLeftAlone) {
   std::vector<std::string> before, after;
   for (char **entry = environ; *entry; ++entry)
@@ -465,7 +464,7 @@ TEST_F(NcclTransportTest, EnvironmentIsLeftAlone) {
   EXPECT_EQ(before, after);
 }
 
-/// The library stays: its threads and exit handlers outlive a session.
+/// The library stays loaded: its threads and exit handlers outlive a session.
 TEST_F(NcclTransportTest, LibraryIsNeverUnloaded) {
   TemporaryCopy copy(GRIDLOOM_FAKE_NCCL);
   {
@@ -486,8 +485,8 @@ TEST_F(NcclTransportTest, CallsNeitherSleepNorWakeTheWatchdog) {
   auto stream = device.createStream(StreamKind::Communication, "comm");
   auto world = transport->createCommunicator(makeRanks(1), "world");
   auto memory = upload(device, *stream, std::vector<float>(16, 1.0f));
-  long fewest = std::numeric_limits<long>::max();    // switches of a call
-  int fewestLooks = std::numeric_limits<int>::max(); // of ten calls in a row
+  long fewest = std::numeric_limits<long>::max();    // context switches of a call
+  int fewestLooks = std::numeric_limits<int>::max(); // checks during ten calls in a row
   for (int i = 0; i < calls / 10; ++i) {
     looks = 0;
     for (int call = 0; call < 10; ++call) {
@@ -500,11 +499,11 @@ TEST_F(NcclTransportTest, CallsNeitherSleepNorWakeTheWatchdog) {
     }
     fewestLooks = std::min(fewestLooks, looks.load());
   }
-  // A sleep is a voluntary switch: three for each call where every poll is one. A busy machine
-  // costs most calls some, too.
+  // A sleep is a voluntary context switch, and polling would sleep three times per call. On a busy
+  // machine most calls have other switches, too.
   EXPECT_EQ(fewest, 0);
-  // It looks every 10 ms, and when there is something to look at again: with each call only where
-  // the stream is done before the next.
+  // The watchdog checks every 10 ms and when new work arrives. It would check at every call only if
+  // the stream were done before the next call.
   EXPECT_LE(fewestLooks, 5);
   stream->synchronize();
 }
@@ -528,7 +527,7 @@ TEST_F(NcclTransportTest, RanksHaveTheSameLibrary) {
     NcclOptions options = exchange.makeOptions(number, 100ms);
     if (number == 1)
       options.library = GRIDLOOM_FAKE_NCCL_OLD_PATH;
-    else // waits for rank 1 in vain, once that has looked
+    else // waits in vain for rank 1, which has compared versions by then
       options.exchange = [&](std::span<std::byte> bytes, std::span<const int> ranks,
                              const std::string &name) {
         exchange(bytes, ranks, name, 0);
@@ -562,8 +561,8 @@ TEST_F(NcclTransportTest, TypesAreNamedAsNcclDoes) {
 // Order between streams
 //===----------------------------------------------------------------------===//
 
-/// A producer on the compute stream, an all_reduce on the communication stream, a consumer on the
-/// compute stream again; the two waits between them can be left out.
+/// A producer on the compute stream, an all_reduce on the communication stream, and a consumer on
+/// the compute stream; either wait can be left out.
 std::vector<std::string> runOverlapped(bool waitBefore, bool waitAfter) {
   return runJob(2, [&](Rank &rank) {
     auto compute = rank.device.createStream(StreamKind::Compute, "compute");

@@ -24,7 +24,7 @@ const DataType allTypes[] = {DataType::F32, DataType::F64,  DataType::F16, DataT
                              DataType::U8,  DataType::Bool, DataType::U16, DataType::U32,
                              DataType::U64};
 
-/// A version-1 file as numpy writes it, with this header and so many bytes of data.
+/// A file of numpy's format version 1 with this header and `bytes` bytes of data.
 std::string makeFile(const std::string &header, size_t bytes, char major = 1) {
   std::string text = "\x93NUMPY" + std::string{major, 0};
   text += char(header.size() & 0xff);
@@ -68,7 +68,7 @@ TEST_F(Npy, WhatIsWrittenIsRead) {
     }
 }
 
-/// The files do not tell which 8-bit float it is: bytes come back.
+/// The format has no 8-bit floats: they are read back as bytes.
 TEST_F(Npy, FloatsOf8BitsAreBytes) {
   for (DataType type :
        {DataType::F8E4M3FN, DataType::F8E5M2, DataType::F8E4M3FNUZ, DataType::F8E5M2FNUZ}) {

@@ -1,10 +1,10 @@
-//===- OnnxRewriterTest.cpp - an ONNX file with other weights -------------===//
+//===- OnnxRewriterTest.cpp - writing an ONNX file with other weights -----===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// What ONNX itself makes of the files is looked at in test/python/test_checkpoint_verb.py.
+// test/python/test_checkpoint_verb.py reads the files with ONNX.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/core/OnnxRewriter.h"
@@ -25,10 +25,10 @@ using namespace gridloom::rt;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-/// Is called when this thread closes a file that it wrote.
+/// Called when this thread closes a file that it wrote.
 static thread_local std::function<void()> onWritten;
 
-/// Stands before the C library's, to act between the steps of a program.
+/// Replaces the C library's close, so that tests can act between steps of a program.
 extern "C" int close(int descriptor) {
   bool isWritten = (fcntl(descriptor, F_GETFL) & O_ACCMODE) == O_WRONLY;
   int status = int(syscall(SYS_close, descriptor));

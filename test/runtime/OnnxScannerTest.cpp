@@ -112,7 +112,7 @@ protected:
 
   std::filesystem::path write(const std::string &text, const std::string &name = "m.onnx") {
     std::filesystem::path path = folder / "model" / name;
-    std::filesystem::remove(path); // file systems flush what is cut to nothing and written again
+    std::filesystem::remove(path); // truncating and rewriting a file makes file systems flush it
     std::ofstream(path, std::ios::binary) << text;
     return path;
   }
@@ -171,7 +171,8 @@ TEST_F(OnnxScannerTest, PackedFloatsAreInPlaceAndVarintsAreDecoded) {
 }
 
 TEST_F(OnnxScannerTest, NumbersBelowABytePack) {
-  // Rows of whole bytes keep their shape; others are one row of bytes, whose last has room left.
+  // Tensors whose rows are whole bytes keep their shape; others become one row of bytes, with
+  // unused bits in the last.
   auto path =
       write(modelOf({tensor("rows", kInt4, {2, 4}).bytes(9, "abcd"),
                      tensor("all", kUint4, {3, 3}).packed(5, {0x21, 0x43, 0x65, 0x87, 0x09}),
@@ -274,11 +275,11 @@ TEST_F(OnnxScannerTest, WeightsAreCutOut) {
   std::string text = OnnxFile(path).readWithoutWeights();
   EXPECT_LT(text.size(), 4300u);
   EXPECT_THAT(text, HasSubstr(raw(small)));
-  // A subgraph's constants have nowhere else to be found: they stay up to 64 KiB.
+  // Constants of a subgraph exist only in this text: they stay, up to 64 KiB.
   EXPECT_THAT(text, HasSubstr(raw(nested)));
   EXPECT_THAT(text, HasSubstr("big"));
   EXPECT_THAT(text, HasSubstr("inner"));
-  // With nothing to cut, the bytes are the file's.
+  // With nothing to cut, the bytes equal the file's.
   std::ifstream file(path, std::ios::binary);
   std::string all((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   EXPECT_EQ(OnnxFile(path).readWithoutWeights(1 << 20), all);
@@ -294,7 +295,7 @@ TEST_F(OnnxScannerTest, DeepNestingIsRefused) {
               HasSubstr("nests subgraphs too deeply"));
 }
 
-/// What is found in a file and what is read of it later are of one version.
+/// The scan and later reads use the same version of a file.
 TEST_F(OnnxScannerTest, AFileIsOpenedOnce) {
   auto path = write(modelOf({tensor("w", kF32, {2}).bytes(9, raw({1, 2}))}));
   OnnxFile file(path);
@@ -309,8 +310,8 @@ TEST_F(OnnxScannerTest, AFileIsOpenedOnce) {
   EXPECT_THAT(errorOf([&] { second.readWithoutWeights(); }), HasSubstr("while it is in use"));
 }
 
-/// Every answer on a damaged file is an Error or tensors that can be read or refused; a sanitizer
-/// build turns anything else into a failure.
+/// A damaged file gives an Error, or tensors that can be read or refused; sanitizers catch the
+/// rest.
 TEST_F(OnnxScannerTest, DamagedFilesGiveErrors) {
   Message value = Message().bytes(1, "value").message(5, tensor("x", kF32, {1}).bytes(9, raw({3})));
   std::string good = modelOf({tensor("a", kF32, {2, 3}).bytes(9, raw({1, 2, 3, 4, 5, 6})),
@@ -334,7 +335,7 @@ TEST_F(OnnxScannerTest, DamagedFilesGiveErrors) {
   };
   for (size_t length = 0; length < good.size(); ++length)
     attempt(good.substr(0, length));
-  // Only cuts between the model's own fields leave whole messages, and those lack the graph.
+  // Only cuts between the model's own fields leave complete messages, and those lack the graph.
   EXPECT_EQ(scans, 0);
   std::mt19937 random(7);
   for (int round = 0; round < 3000; ++round) {

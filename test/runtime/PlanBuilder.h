@@ -1,10 +1,10 @@
-//===- PlanBuilder.h - plans to test with -----------------------*- C++ -*-===//
+//===- PlanBuilder.h - plans for tests ------------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// Builds small plans in a temporary folder, whole ones and damaged ones.
+// Builds small plans, valid and damaged, in a temporary folder.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_TEST_RUNTIME_PLANBUILDER_H
@@ -36,7 +36,7 @@ inline std::string toBytes(const std::vector<float> &values) {
   return {reinterpret_cast<const char *>(values.data()), values.size() * sizeof(float)};
 }
 
-/// A plan to be: the manifest and the stages are edited, then written with right checksums.
+/// A plan under construction: tests edit the manifest and stages, and `write` adds valid checksums.
 class PlanBuilder {
 public:
   explicit PlanBuilder(int numStages = 1) : stages(size_t(numStages)) {
@@ -63,7 +63,7 @@ public:
   }
   void setStageAxis(const std::string &name) { manifest["mesh"]["stage_axis"] = name; }
 
-  /// A weight of f32, appended to the model file.
+  /// Appends an f32 weight to the model file.
   void addWeight(const std::string &name, const std::vector<int64_t> &shape,
                  const std::vector<float> &values) {
     manifest["weights"].push_back({{"name", name},
@@ -75,7 +75,7 @@ public:
     model += toBytes(values);
   }
 
-  /// A state of f32, split as `axes` say per dimension into parts of shape `local`.
+  /// An f32 state, split over `axes` (per dimension) into parts of shape `local`.
   static schema::State &addState(schema::Stage &stage, const std::string &name,
                                  const std::vector<int64_t> &global,
                                  const std::vector<int64_t> &local,
@@ -93,7 +93,7 @@ public:
     return state;
   }
 
-  /// The one entry "main" with one specialisation, in the manifest and in all stages.
+  /// The entry "main" with one specialisation, in the manifest and in all stages.
   void addEntry(const std::vector<nlohmann::json> &inputs,
                 const std::vector<nlohmann::json> &outputs,
                 const nlohmann::json &dims = nlohmann::json::object()) {
@@ -146,7 +146,7 @@ public:
     binding.mutable_shape()->Assign(shape.begin(), shape.end());
     fillSharding(*binding.mutable_sharding(), axes);
   }
-  /// Adds a buffer of one slot's `shape` and returns its number.
+  /// Adds a buffer whose slots have this shape, and returns its number.
   template <typename Program>
   static uint32_t addBuffer(Program &program, schema::Space space,
                             const std::vector<int64_t> &shape, uint32_t index = 0,
@@ -177,7 +177,7 @@ public:
     copy->set_input(from);
     copy->set_output(to);
   }
-  /// out[m, n] = lhs[m, k] rhs[k, n], rows without gaps but for rhs, whose rows are `rhsRow` apart.
+  /// out[m, n] = lhs[m, k] rhs[k, n]. Rows are contiguous, except that rhs's are `rhsRow` apart.
   static void addMatmul(schema::Block &block, uint32_t lhs, uint32_t rhs, uint32_t out, int64_t m,
                         int64_t n, int64_t k, int64_t rhsRow = 0) {
     schema::Library *call = addStep(block).mutable_library();
@@ -223,7 +223,7 @@ public:
     program.mutable_buffers(program.buffers_size() - 1)->set_value(bytes);
   }
 
-  /// Writes model and plan below `folder` and returns the plan's.
+  /// Writes the model and the plan into `folder` and returns the plan's path.
   std::filesystem::path write(const std::filesystem::path &folder) {
     std::filesystem::path plan = folder / "model.plan";
     writeFile(folder / "model.onnx", model);
@@ -244,9 +244,9 @@ public:
   nlohmann::json manifest;
   std::vector<schema::Stage> stages;
   std::map<std::string, std::string> kernels;
-  std::map<size_t, std::string> rawStages; // written instead of `stages`
+  std::map<size_t, std::string> rawStages; // stages to write instead of `stages`
   std::string model;
-  /// Called with the finished manifest: damage that `write` would repair.
+  /// Called with the finished manifest, for damage that `write` would undo.
   std::function<void(nlohmann::json &)> editManifest;
 
 private:

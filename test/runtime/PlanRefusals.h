@@ -1,4 +1,4 @@
-//===- PlanRefusals.h - damaged plans and what refuses them -----*- C++ -*-===//
+//===- PlanRefusals.h - damaged plans and their errors --------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -14,7 +14,7 @@
 
 namespace gridloom::test {
 
-/// A way to damage a plan, and parts of the line that refuses it.
+/// A way to damage a plan, and parts of the resulting error line.
 struct Refusal {
   const char *name;
   std::function<void(PlanBuilder &)> damage;
@@ -23,7 +23,7 @@ struct Refusal {
 
 inline void PrintTo(const Refusal &refusal, std::ostream *out) { *out << refusal.name; }
 
-/// Fails the test unless the plan, damaged, is refused with one line that names it and says that.
+/// Expects that the damaged plan is refused with one line that names the plan and has these parts.
 inline void expectRefused(PlanBuilder builder, const Refusal &refusal) {
   using testing::HasSubstr;
   TemporaryFolder folder;

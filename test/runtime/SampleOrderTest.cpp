@@ -1,4 +1,4 @@
-//===- SampleOrderTest.cpp - which samples a step reads -------------------===//
+//===- SampleOrderTest.cpp - the samples that a step reads ----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -42,7 +42,7 @@ TEST(SampleOrder, SeedsAndEpochsHaveOrdersOfTheirOwn) {
   EXPECT_NE(order.getBatch(0, 1000), other.getBatch(0, 1000));
 }
 
-/// Each sample should be first about equally often, and so should each pair.
+/// Each sample must come first about equally often, and so must each pair.
 TEST(SampleOrder, FewSamplesAreShuffledEvenly) {
   const int64_t epochs = 20000;
   for (int64_t size : {2, 3, 4, 5, 6, 8}) {
@@ -70,8 +70,8 @@ TEST(SampleOrder, FewSamplesAreShuffledEvenly) {
 TEST(SampleOrder, BatchesGoOnInTheNextEpochAndAfterAStop) {
   SampleOrder order(10, 5);
   std::vector<int64_t> whole = order.getBatch(0, 40), inParts;
-  for (int64_t cursor = 0; cursor < 40; cursor += 4) {                   // 10 is no multiple of 4
-    std::vector<int64_t> batch = SampleOrder(10, 5).getBatch(cursor, 4); // as a new process
+  for (int64_t cursor = 0; cursor < 40; cursor += 4) {                   // 4 does not divide 10
+    std::vector<int64_t> batch = SampleOrder(10, 5).getBatch(cursor, 4); // like a new process
     inParts.insert(inParts.end(), batch.begin(), batch.end());
   }
   EXPECT_EQ(inParts, whole);
@@ -79,7 +79,7 @@ TEST(SampleOrder, BatchesGoOnInTheNextEpochAndAfterAStop) {
   EXPECT_EQ(order.getEpoch(10), 1);
 }
 
-/// Checkpoints count on the order: a change of it must be a decision.
+/// Checkpoints depend on the order: it must not change by accident.
 TEST(SampleOrder, IsTheSameInEveryVersion) {
   EXPECT_THAT(SampleOrder(8, 1).getBatch(0, 8), ElementsAre(2, 1, 5, 7, 3, 4, 0, 6));
 }

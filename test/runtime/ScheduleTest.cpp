@@ -62,7 +62,7 @@ TEST(Schedule, StepFallsEverySoManySteps) {
   EXPECT_EQ(getFactor("step(every=3, gamma=0.5)", 3), 0.5);
   EXPECT_EQ(getFactor("step(every=3, gamma=0.5)", 8), 0.25);
   EXPECT_EQ(getFactor("step(every=3, gamma=0.5, warmup=2)", 5),
-            0.5); // counts from the warm-up's end
+            0.5); // counts after the warm-up
   EXPECT_EQ(getFactor("step(every=3)", 3), 0.1);
 }
 

@@ -1,4 +1,4 @@
-//===- SessionExchangeTest.cpp - whole values of a job --------------------===//
+//===- SessionExchangeTest.cpp - unsplit values of a job ------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 namespace {
 
-/// The entry of all plans here: stage 0 copies x to y.
+/// The entry of all these plans: stage 0 copies x to y.
 void addCopyEntry(PlanBuilder &plan) {
   plan.addEntry({PlanBuilder::argument("x", {2})}, {PlanBuilder::argument("y", {2})});
   schema::Specialisation &program = plan.program();
@@ -38,7 +38,7 @@ protected:
   }
 };
 
-/// A plan with states split in all ways over a mesh.
+/// A plan with states that are split in all ways over a mesh.
 class States : public Job, public testing::WithParamInterface<std::pair<int, int>> {
 protected:
   static PlanBuilder makePlan(int data, int model) {
@@ -94,7 +94,7 @@ TEST_P(States, WholeValuesGoInAndOut) {
     }
     EXPECT_EQ(toVector(toRoot[0]), values) << name;
   }
-  // What is beyond the value's end is padding, and zero.
+  // Beyond the value's end is padding, which is zero.
   HostArray last = job->getSession(data * model - 1).getState("one");
   int64_t padded = last.getNumElements() * data * model;
   for (int64_t i = 0; i < std::min(padded - 7, last.getNumElements()); ++i)
@@ -116,11 +116,11 @@ TEST_F(Job, WrongWholeStatesAreNamed) {
   EXPECT_THAT(
       [&] { session.gatherState("u"); },
       testing::ThrowsMessage<Error>(HasSubstr("the plan has no state 'u'; its states are: v")));
-  session.setGlobalState("v", view(values, {2, 3})); // it can still be used
+  session.setGlobalState("v", view(values, {2, 3})); // the session is still usable
   EXPECT_EQ(toVector(session.gatherState("v")), values);
 }
 
-/// A state of the second stage alone, and one of both: rank 0 gets both.
+/// One state only in the second stage, one in both: rank 0 gathers both.
 TEST_F(Job, StatesOfStagesAreGathered) {
   PlanBuilder plan(2);
   plan.addAxis("pipe", 2);

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Plans made by hand, of matrix products, copies and groups, run on one rank and on several.
+// Hand-made plans of matrix products, copies and groups, run on one rank and on several.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/core/Session.h"
@@ -37,7 +37,7 @@ std::vector<float> multiply(const std::vector<float> &a, const std::vector<float
   return out;
 }
 
-/// y[4, 6] = x[4, 4] * w[4, 6], w's second dimension or the batch cut over the axes.
+/// y[4, 6] = x[4, 4] * w[4, 6], with w's second dimension or the batch split over the axes.
 class Job : public testing::Test {
 protected:
   static constexpr int64_t m = 4, n = 6, k = 4;
@@ -49,7 +49,7 @@ protected:
   }
 };
 
-/// The columns of w over "model"; the parts of y are gathered by the caller.
+/// The columns of w are split over "model"; the test gathers y.
 PlanBuilder makeColumnPlan(int parts, int64_t rowPad, const std::vector<float> &w) {
   PlanBuilder plan;
   if (parts > 1)
@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(All, ColumnParallel,
                          testing::Values(std::pair(1, 0), std::pair(1, 16), std::pair(2, 0),
                                          std::pair(3, 3), std::pair(4, 0), std::pair(4, 5)));
 
-/// k over "model": each rank multiplies its part, the sum is an all-reduce beside events.
+/// k is split over "model": each rank multiplies its part; an all-reduce, ordered by events, sums.
 TEST_F(Job, RowParallelSums) {
   for (bool serialize : {false, true}) {
     PlanBuilder plan;
@@ -137,7 +137,7 @@ TEST_F(Job, RowParallelSums) {
   }
 }
 
-/// Micro-batches through two stages: stage 0 multiplies, sends; stage 1 receives, multiplies again.
+/// Micro-batches through two stages: stage 0 multiplies and sends; stage 1 receives and multiplies.
 TEST_F(Job, PipelineStreamsMicrobatches) {
   constexpr int64_t batch = 6, micro = 3, rows = batch / micro;
   std::vector<float> input = iota(batch * k), v = iota(n * k, 2);
@@ -191,7 +191,7 @@ TEST_F(Job, PipelineStreamsMicrobatches) {
   for (int repeat = 0; repeat < 20; ++repeat) {
     std::vector<RunStats> stats = job->run();
     EXPECT_TRUE(stats[0].isPipeline);
-    EXPECT_EQ(stats[0].graphs, repeat == 0 ? 0 : 1); // and its figures are the run's own
+    EXPECT_EQ(stats[0].graphs, repeat == 0 ? 0 : 1); // with the figures of this run only
     EXPECT_GT(stats[0].compute, 0);
     EXPECT_LT(stats[0].compute, stats[0].wall);
     EXPECT_LT(stats[0].busy, stats[0].wall);
@@ -201,7 +201,7 @@ TEST_F(Job, PipelineStreamsMicrobatches) {
   EXPECT_EQ(job->getOutputShard(1, "y").getShape(), (std::vector<int64_t>{batch, k}));
 }
 
-/// The batch of 5 over 3 ranks: 2, 2 and 1 rows and one of padding.
+/// A batch of 5 over 3 ranks: 2 and 2 rows, then 1 row and 1 of padding.
 TEST_F(Job, UnevenBatchIsPadded) {
   PlanBuilder plan;
   plan.addAxis("data", 3);
@@ -235,7 +235,7 @@ TEST_P(Collectives, FollowTheMesh) {
   PlanBuilder plan;
   plan.addAxis("data", 2);
   plan.addAxis("model", 2);
-  // Each rank has 4 rows of its own; each output's rows are put side by side over both axes.
+  // Each rank has 4 rows of its own; each output's rows are concatenated over both axes.
   auto rows = [&](const std::string &name, int64_t local) {
     return PlanBuilder::argument(name, {4 * local, 1});
   };
@@ -310,7 +310,7 @@ INSTANTIATE_TEST_SUITE_P(Axes, Collectives,
                                          std::vector<std::string>{"data", "model"},
                                          std::vector<std::string>{"model", "data"}));
 
-/// `if` and `while` on a constant condition, with a group inside: the stage's first rank decides.
+/// `if` and `while` with constant conditions and a group inside; the stage's first rank decides.
 TEST_F(Job, ConditionsAreRead) {
   for (char condition : {0, 1}) {
     PlanBuilder plan;
@@ -343,7 +343,7 @@ TEST_F(Job, ConditionsAreRead) {
   }
 }
 
-/// What follows a branch starts when all streams of the branch are done, without an event.
+/// Work after a branch starts when all streams of the branch are done, without an event.
 TEST_F(Job, BranchesEndOnAllStreams) {
   constexpr int64_t n = 1 << 16;
   PlanBuilder plan;
@@ -373,7 +373,7 @@ TEST_F(Job, BranchesEndOnAllStreams) {
   }
 }
 
-/// A counter that a while loop drives to its end: state lives on between runs.
+/// Each run returns the last run's input: states persist between runs.
 TEST_F(Job, StateOutlivesARun) {
   PlanBuilder plan;
   plan.addEntry({PlanBuilder::argument("x", {2})}, {PlanBuilder::argument("y", {2})});
@@ -406,7 +406,7 @@ TEST_F(Job, StateOutlivesARun) {
                   testing::HasSubstr("'last' is a state, which the session keeps")));
 }
 
-/// Each rank's part of a state that does not divide begins with its part of the weight.
+/// A state that does not divide evenly starts on each rank with that rank's part of the weight.
 TEST_F(Job, StatesBeginWithWeights) {
   PlanBuilder plan;
   plan.addAxis("data", 2);
@@ -441,7 +441,7 @@ TEST_F(Job, StatesBeginWithWeights) {
               testing::ThrowsMessage<Error>(
                   testing::HasSubstr("state 'w' is f32[2, 2] on this rank, not f32[4]")));
   EXPECT_THROW(session.setState("v", view(given, {2, 2})), Error);
-  // The whole value, without padding.
+  // The unsplit value, without padding.
   EXPECT_THAT(toVector(job->getState("w")), ElementsAreArray({5., 6., 7., 8., 9., 9.}));
   std::vector<float> whole = iota(6);
   job->setState("w", view(whole, {3, 2}));
@@ -454,7 +454,7 @@ TEST_F(Job, StatesBeginWithWeights) {
   EXPECT_THROW(job->getState("v"), Error);
 }
 
-/// Sums over ranks through the session's own collective calls.
+/// Gathers an output and texts through the sessions of all ranks.
 TEST_F(Job, GathersToRootAndToAll) {
   PlanBuilder plan = makeColumnPlan(3, 0, w);
   auto job = start(plan);
@@ -517,7 +517,7 @@ TEST_F(Job, WorldSizeMustBeTheMeshs) {
               HasSubstr("the plan is for 2 ranks, the job has 1"));
 }
 
-/// A while loop driven by a kernel: the counter reaches 3 on every rank, with a sum in each turn.
+/// A while loop driven by a kernel: the counter reaches 3 on every rank, with a sum per iteration.
 TEST_F(Job, LoopsUntilTheConditionFalls) {
   PlanBuilder plan;
   plan.addAxis("data", 2);
@@ -562,7 +562,7 @@ TEST_F(Job, LoopsUntilTheConditionFalls) {
   }
 }
 
-/// The specialisation follows the shapes, or the dims where they are named.
+/// The shapes select the specialisation, or the dims if they are given.
 TEST_F(Job, PicksTheSpecialisation) {
   PlanBuilder plan;
   plan.addEntry({PlanBuilder::argument("x", {2})}, {PlanBuilder::argument("y", {2})},
@@ -603,20 +603,20 @@ TEST_F(Job, PicksTheSpecialisation) {
               HasSubstr("input 'x' has shape [2, 1], the plan takes 1 dimensions: [2]"));
 }
 
-/// A wrong size of a dimension that is the same in all specialisations is no question of which.
+/// A wrong size in a dimension that all specialisations share is wrong for each of them.
 TEST(EntryTest, NamesTheFixedDimensionThatDiffers) {
   Entry entry{"main", {}};
   for (int64_t batch : {2, 5})
     entry.specialisations.push_back(
         {{{"batch", batch}}, {{"x", DataType::F32, {batch, 16}, {"batch", ""}, {0}, {}, {}}}, {}});
   EXPECT_EQ(entry.findMisfit("x", {2, 16}), "");
-  EXPECT_EQ(entry.findMisfit("x", {3, 16}), ""); // that is one
+  EXPECT_EQ(entry.findMisfit("x", {3, 16}), ""); // the batch selects one
   EXPECT_EQ(entry.findMisfit("x", {3, 8}),
             "input 'x' has 8 in dimension 1, the plan takes 16 there in all specialisations");
   EXPECT_EQ(entry.findMisfit("other", {1}), "");
 }
 
-/// A rank that leaves ends the others' run with one error, soon; the sessions then say why.
+/// A failing rank ends the others' run soon, with one error; later runs say that one failed.
 TEST_F(Job, AFailedPeerEndsTheRun) {
   PlanBuilder plan;
   plan.addAxis("data", 2);
@@ -670,7 +670,7 @@ TEST_F(Job, RanksMustHaveOnePlan) {
     EXPECT_THAT(message, HasSubstr("rank 1 has plan " + second->getDigest().substr(0, 12)));
 }
 
-/// A rank whose model file is gone fails with its reason, the others name it, and nobody hangs.
+/// If the model file is missing, loading fails with the reason on all ranks, and none hangs.
 TEST_F(Job, AMissingModelFailsAllRanks) {
   PlanBuilder plan = makeColumnPlan(2, 0, w);
   auto loaded = Plan::load(plan.write(folder.getPath()));

@@ -1,4 +1,4 @@
-//===- SystemCalls.h - systems that lack a call -----------------*- C++ -*-===//
+//===- SystemCalls.h - systems without some calls -------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -16,8 +16,8 @@
 namespace gridloom::test {
 
 /// Makes a system call of this process fail with `error` from now on, as sandboxes and older
-/// systems do: forbidSystemCall(SYS_openat2, ENOSYS). For a process that ends with the test. False
-/// where calls cannot be filtered.
+/// systems do: forbidSystemCall(SYS_openat2, ENOSYS). The effect lasts until the process ends.
+/// Returns false if calls cannot be filtered.
 [[nodiscard]] inline bool forbidSystemCall(unsigned number, unsigned error) {
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

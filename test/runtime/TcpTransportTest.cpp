@@ -1,4 +1,4 @@
-//===- TcpTransportTest.cpp - ranks of several machines -------------------===//
+//===- TcpTransportTest.cpp - ranks on several machines -------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -32,7 +32,7 @@ using testing::HasSubstr;
 
 namespace {
 
-/// A port that was free a moment ago.
+/// A port that is currently free.
 int findPort() {
   int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -71,7 +71,7 @@ void share(Transport &transport, std::span<const int> ranks, int round) {
     throw std::runtime_error("got '" + bytes + "'");
 }
 
-/// Checks until something is found.
+/// Calls check() until it throws, for at most 18 s.
 void checkUntilFailed(Transport &transport) {
   auto end = std::chrono::steady_clock::now() + 18s;
   while (std::chrono::steady_clock::now() < end) {
@@ -196,7 +196,7 @@ TEST(TcpTransportTest, OnlyTheMastersAddressListens) {
 
 TEST(TcpTransportTest, StrangersAreTurnedAway) {
   int port = findPort();
-  SharedFlag over; // the job goes on until the strangers have called
+  SharedFlag over; // the job runs until the strangers have connected
   JobOptions options;
   options.beside = [&](const std::vector<pid_t> &) {
     sockaddr_in address{};
@@ -284,7 +284,7 @@ TEST(TcpTransportTest, WrongMastersAreOneLine) {
   close(fd);
 }
 
-/// A rank that leaves in order while others need it ends their waiting, whenever they ask.
+/// If a rank leaves normally while others need it, they stop waiting, before or after it leaves.
 TEST(TcpTransportTest, ARankThatLeftIsNotWaitedFor) {
   for (auto pause : {0ms, 500ms}) {
     auto begin = std::chrono::steady_clock::now();
@@ -292,7 +292,7 @@ TEST(TcpTransportTest, ARankThatLeftIsNotWaitedFor) {
       share(transport, getAll(transport), 0);
       if (transport.getRank() == 1)
         return;
-      std::this_thread::sleep_for(pause); // before or after it has left
+      std::this_thread::sleep_for(pause); // before or after rank 1 has left
       std::vector<int> ranks = {1, 0, 2};
       share(transport, ranks, 1);
     });
@@ -312,7 +312,7 @@ TEST(TcpTransportTest, WhoWaitsForARankHearsThatItLeft) {
     std::vector<int> other = {1}, none;
     auto end = std::chrono::steady_clock::now() + 10s;
     while (std::chrono::steady_clock::now() < end) {
-      transport.check(); // of itself no failure
+      transport.check(); // leaving alone is no failure
       transport.checkAwaited(none);
       transport.checkAwaited(other);
       std::this_thread::sleep_for(5ms);
@@ -321,8 +321,8 @@ TEST(TcpTransportTest, WhoWaitsForARankHearsThatItLeft) {
   EXPECT_THAT(outcomes[0].text, HasSubstr("rank 1 has left the job without taking part"));
 }
 
-/// A listener whose queue is full drops who calls, as a firewall does: connect alone would try for
-/// two minutes.
+/// A listener with a full queue drops connections, as a firewall does: connect would retry for 2
+/// minutes.
 TEST(TcpTransportTest, ConnectingMeetsTheDeadline) {
   int port = findPort();
   sockaddr_in address{};
@@ -344,7 +344,7 @@ TEST(TcpTransportTest, ConnectingMeetsTheDeadline) {
     close(fd);
 }
 
-/// The name of a service may come into being after the first who asks for it.
+/// The name of a service may be created after a rank first looks it up.
 TEST(TcpTransportTest, ANameIsAskedForUntilTheDeadline) {
   auto begin = std::chrono::steady_clock::now();
   EXPECT_THROW(joinTcpTransport("no-such-host.invalid:29500", "job", 1, 2, {700ms, 100ms}), Error);

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The command itself, with processes and signals; TrainerTest.cpp has the loop.
+// The command itself, with processes and signals; TrainerTest.cpp tests the loop.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/arrays/Npy.h"
@@ -48,7 +48,7 @@ protected:
     return plan.builder.write(folder.getPath() / std::to_string(ranks));
   }
 
-  /// Starts the command, in a process group of its own.
+  /// Starts the command in its own process group.
   pid_t start(const fs::path &plan, std::vector<std::string> options) const {
     std::vector<std::string> words = {GRIDLOOM_COMMAND, "train", plan.string(), "--data",
                                       data.string()};
@@ -61,7 +61,7 @@ protected:
     pid_t child = fork();
     if (child == 0) {
       setpgid(0, 0);
-      for (int each : {SIGINT, SIGTERM, SIGHUP}) // a shell's background job ignores some
+      for (int each : {SIGINT, SIGTERM, SIGHUP}) // a shell ignores some of them in background jobs
         signal(each, SIG_DFL);
       dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDOUT_FILENO);
       dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), STDERR_FILENO);
@@ -86,7 +86,7 @@ protected:
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
-  /// Waits until some steps are in the log.
+  /// Waits until the log has some steps.
   void awaitSteps() const {
     for (int i = 0; i < 3000; ++i) {
       std::error_code error;
@@ -128,7 +128,7 @@ TEST_F(TrainCommand, TrainsAndSays) {
 
 struct Interrupted {
   int ranks;
-  bool isInProcess, isGroup; // the whole group, as by a terminal
+  bool isInProcess, isGroup; // isGroup: signal the whole group, like a terminal
   int signal;
 };
 
@@ -159,7 +159,7 @@ TEST_P(TrainSignals, SaveAndCanBeContinued) {
   std::vector<int64_t> cursors = readCursors(), expected;
   for (int64_t step = 0; step < steps; ++step)
     expected.push_back(step * TrainingPlan::batch);
-  EXPECT_EQ(cursors, expected); // each sample once
+  EXPECT_EQ(cursors, expected); // each sample is read once
 }
 INSTANTIATE_TEST_SUITE_P(
     All, TrainSignals,
@@ -179,21 +179,20 @@ TEST_F(TrainCommand, ASecondRunLeavesTheFirstOnesFilesAlone) {
   kill(child, SIGINT);
   EXPECT_EQ(wait(child), 130);
   int64_t steps = Checkpoint::read(findCheckpoint(checkpoints)).progress.step;
-  EXPECT_EQ(int64_t(readCursors().size()), steps); // the log is the first run's, and whole
+  EXPECT_EQ(int64_t(readCursors().size()), steps); // the log is complete and only the first run's
 }
 
 TEST_F(TrainCommand, ASecondSignalEndsAtOnce) {
   pid_t child = start(makePlan(2), {"--steps", "1000000000", "--log", log});
   awaitSteps();
-  kill(-child, SIGSTOP); // so that no rank ends by itself between the two
+  kill(-child, SIGSTOP); // so that no rank ends between the two signals
   kill(child, SIGINT);
   kill(child, SIGTERM);
   kill(-child, SIGCONT);
-  EXPECT_EQ(wait(child) & ~1, 130 & ~1) << read("err"); // 130, or 143 if that came first
+  EXPECT_EQ(wait(child) & ~1, 130 & ~1) << read("err"); // 130, or 143 if SIGTERM arrived first
 }
 
-/// Killed again and again, most often while it saves: it continues each time, and has read each
-/// sample once.
+/// Killed repeatedly, mostly while it saves: each restart continues, and each sample is read once.
 TEST_F(TrainCommand, TheLastCheckpointOfAKilledRunLoads) {
   fs::path plan = makePlan(2);
   std::vector<std::string> options = {
@@ -206,11 +205,11 @@ TEST_F(TrainCommand, TheLastCheckpointOfAKilledRunLoads) {
     endless.push_back("1000000000");
     pid_t child = start(plan, endless);
     std::this_thread::sleep_for(std::chrono::milliseconds(startMs + 17 * time % 61));
-    kill(child, SIGKILL); // its ranks die with it
+    kill(child, SIGKILL); // its ranks are killed with it
     EXPECT_EQ(wait(child), -SIGKILL) << read("err");
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     if (listCheckpoints(checkpoints).empty()) {
-      startMs = std::min(2 * startMs, 2000); // it had not begun
+      startMs = std::min(2 * startMs, 2000); // no checkpoint yet
       continue;
     }
     int64_t step = Checkpoint::read(findCheckpoint(checkpoints)).progress.step;
@@ -233,7 +232,7 @@ TEST_F(TrainCommand, TheLastCheckpointOfAKilledRunLoads) {
 TEST_F(TrainCommand, OneStepIsNoSteps) {
   HostArray ok = HostArray::allocate(DataType::F32, {64, 1});
   std::fill(ok.as<float>().begin(), ok.as<float>().end(), 1.f);
-  ok.as<float>()[7] = 1 - TrainingPlan::batch; // its batch's step is not taken
+  ok.as<float>()[7] = 1 - TrainingPlan::batch; // the mean is 0: its batch's step is not taken
   writeNpy(data / "ok.npy", ok);
   EXPECT_EQ(run(makePlan(1), {"--epochs", "1", "--on-nan", "skip"}), 0);
   EXPECT_THAT(read("out"),
@@ -246,7 +245,7 @@ TEST_F(TrainCommand, HelpSaysWhatCompiles) {
   EXPECT_EQ(run(folder.getPath(), {"--help"}), 0);
   std::string out = read("out");
   EXPECT_THAT(out, HasSubstr("a checkpoint's folder"));
-  EXPECT_THAT(out, HasSubstr("--metric 'accuracy(logits, labels)'")); // as test_train.py has it
+  EXPECT_THAT(out, HasSubstr("--metric 'accuracy(logits, labels)'")); // test_train.py uses it, too
 }
 
 TEST_F(TrainCommand, WrongUseIsOneLine) {

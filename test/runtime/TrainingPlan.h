@@ -1,4 +1,4 @@
-//===- TrainingPlan.h - a plan that trains, made by hand --------*- C++ -*-===//
+//===- TrainingPlan.h - a hand-made training plan -------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -10,16 +10,15 @@
 
 namespace gridloom::test {
 
-/// A plan over `data` ranks, which divide the batch of 4 and the state w [1, 4]:
+/// A plan over `data` ranks, which split the batch of 4 and the state w [1, 4]:
 ///
 ///   train_step  s = sum of x [4, 4] over the batch, g = mean of ok [4, 1];
 ///               w += learning_rate * g * s; train/step += g;
 ///               loss = s[0], count = 4, gradient_norm = learning_rate * g, committed = g
-///   eval        loss = w[0] (before), count = 4, seen = s[0]; with `hasMetric` also accuracy =
-///   s[0]
-///               and accuracy.count = s[1]
+///   eval        loss = w[0] (before), count = 4, seen = s[0];
+///               with `hasMetric` also accuracy = s[0] and accuracy.count = s[1]
 ///
-/// With small numbers, all sums are exact, and w says at what rate each sample was read.
+/// With small numbers all sums are exact, and w records the rate at which each sample was used.
 class TrainingPlan {
 public:
   static constexpr int64_t batch = 4, width = 4;
@@ -59,7 +58,7 @@ private:
       return buffer;
     }
     void copy(uint32_t from, uint32_t to) { PlanBuilder::addCopy(block, from, to); }
-    /// out = lhs [1, k] rhs [k, n] + residual, where there is one.
+    /// out = lhs [1, k] rhs [k, n], plus `residual` if it is not -1.
     void multiply(uint32_t lhs, uint32_t rhs, uint32_t out, int64_t n, int64_t k,
                   int64_t residual = -1) {
       PlanBuilder::addMatmul(block, lhs, rhs, out, 1, n, k);

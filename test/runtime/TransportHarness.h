@@ -1,11 +1,11 @@
-//===- TransportHarness.h - jobs of threads and processes for tests -------===//
+//===- TransportHarness.h - jobs of threads and processes -----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// Runs a function on every rank of a job, over each kind of transport, and collects how it ended on
-// each. A transport joins the suite by one more function here.
+// Runs a function on every rank of a job, over each kind of transport, and returns each rank's
+// outcome. To add a transport to the suite, add a function here.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_TEST_RUNTIME_TRANSPORTHARNESS_H
@@ -28,7 +28,7 @@
 
 namespace gridloom::rt::test {
 
-/// A stream that works at once, in the caller's thread.
+/// A stream that runs work immediately, in the caller's thread.
 class InlineStream final : public Stream {
 public:
   void record(Event &) override {}
@@ -51,10 +51,10 @@ private:
   std::exception_ptr error;
 };
 
-/// The device that this rank's operands lie on; null: the host's memory.
+/// The device that holds this rank's operands; null: host memory.
 inline thread_local Device *rankDevice = nullptr;
 
-/// Where memory of this rank's operands comes from; null: from the device.
+/// Allocates the memory of this rank's operands; null: the device does.
 inline thread_local Transport *rankMemory = nullptr;
 
 /// A stream of this rank.
@@ -73,7 +73,7 @@ private:
   std::unique_ptr<Stream> stream;
 };
 
-/// Memory of this rank with what the host holds.
+/// Memory of this rank, with a copy on the host.
 class RankMemory {
 public:
   explicit RankMemory(size_t bytes) : host(bytes) {
@@ -83,7 +83,7 @@ public:
   }
   std::byte *data() { return memory ? static_cast<std::byte *>(memory->data) : host.data(); }
   template <typename T> T *as() { return reinterpret_cast<T *>(data()); }
-  /// What the host sees, before upload and after download.
+  /// The host's copy, valid before upload and after download.
   std::vector<std::byte> &getHost() { return host; }
   void upload() {
     if (!memory)
@@ -105,7 +105,7 @@ private:
   std::unique_ptr<Memory> memory;
 };
 
-/// How a rank ended: code 0 and no text is success, -1 a signal.
+/// How a rank ended: success is code 0 and no text; -1 is a signal.
 struct Outcome {
   int code = 0;
   std::string text;
@@ -115,13 +115,13 @@ inline void PrintTo(const Outcome &outcome, std::ostream *os) {
   *os << "{" << outcome.code << ", \"" << outcome.text << "\"}";
 }
 
-/// What a rank does; throws std::runtime_error to fail the test, Error as the code under test does.
+/// The body of a rank. std::runtime_error fails the test; the code under test throws Error.
 using Body = std::function<void(Transport &)>;
 
-/// A deadline that tests run into, and that ranks of a busy machine still meet within.
+/// A deadline for tests that time out, long enough for ranks to meet on a busy machine.
 inline constexpr std::chrono::milliseconds shortDeadline(1500);
 
-/// Until the job has failed: what a rank does that is alive and takes no part.
+/// Idles until the job has failed, like a rank that is alive but takes no part.
 inline void idleUntilFailed(Transport &transport) {
   auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   try {
@@ -137,8 +137,8 @@ inline void idleUntilFailed(Transport &transport) {
 
 struct JobOptions {
   TransportOptions transport{std::chrono::milliseconds(20000), std::chrono::milliseconds(1000)};
-  size_t chunkBytes = 4096; // small, so that few elements are many chunks
-  /// Runs beside the job, where ranks are processes.
+  size_t chunkBytes = 4096; // small, so that few elements already make many chunks
+  /// Runs beside a job of processes, with their ids.
   std::function<void(const std::vector<pid_t> &)> beside;
 };
 
@@ -154,7 +154,7 @@ inline Outcome runBody(const Body &body, const std::function<std::unique_ptr<Tra
   }
 }
 
-/// The same with operands in memory that peers reach, as those of plans are.
+/// The same with operands in memory that peers can access, as in plans.
 inline Body onSharedMemory(const Body &body) {
   return [body](Transport &transport) {
     std::unique_ptr<Device> device = createCpuDevice(1);
@@ -196,7 +196,7 @@ runForked(int n, const JobOptions &options, const Body &body,
       throw std::runtime_error("no pipe");
     pid_t child = fork();
     if (child == 0) {
-      alarm(120); // nothing may hang; if it does, say which rank
+      alarm(120); // ends a rank that hangs, which names it
       Outcome outcome = runBody(body, [&] { return make(rank); });
       std::string text = std::to_string(outcome.code) + " " + outcome.text;
       if (write(ends[1], text.data(), text.size()) < 0)
@@ -234,7 +234,7 @@ inline std::vector<Outcome> runProcesses(int n, const JobOptions &options, const
   });
 }
 
-/// Processes that share nothing but a name, as under torchrun.
+/// Processes that share only the job's name, as under torchrun.
 inline std::vector<Outcome> runStrangers(int n, const JobOptions &options, const Body &body) {
   static int jobs = 0;
   std::string job = "test-" + std::to_string(getpid()) + "-" + std::to_string(jobs++);
@@ -246,7 +246,7 @@ inline std::vector<Outcome> runStrangers(int n, const JobOptions &options, const
 struct Kind {
   std::string name;
   std::function<std::vector<Outcome>(int n, const JobOptions &options, const Body &body)> run;
-  /// Kernels are interpreted: fewer and smaller operands.
+  /// Kernels are interpreted: use fewer and smaller operands.
   bool isSlow = false;
   bool reducesShortIntegers = true; // i16, u16
 };

@@ -1,4 +1,4 @@
-//===- WeightStoreTest.cpp - weights, whole and cut, and their replacement ===//
+//===- WeightStoreTest.cpp - loading, splitting and replacing weights -----===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -49,7 +49,7 @@ std::string messageOf(const std::function<void()> &work) {
 // Shards
 //===----------------------------------------------------------------------===//
 
-/// Every element is in one rank's valid part, cut and placed back, whatever divides or not.
+/// Splitting and reassembling restores every element, also where sizes do not divide.
 TEST(ShardTest, CutsAndPlacesBack) {
   Mesh mesh({{"a", 2}, {"b", 3}}, "");
   const std::vector<std::vector<std::string>> axes[] = {
@@ -88,13 +88,13 @@ TEST(ShardTest, CutsAndPlacesBack) {
           }
 }
 
-/// A part in one piece is one run, which is all of it: said of every part of some shapes.
+/// A contiguous shard is one run that covers all of it; checked for every shard of some shapes.
 TEST(ShardTest, PartsInOnePieceAreFound) {
   Mesh mesh({{"a", 2}, {"b", 3}}, "");
   size_t numFound = 0, numOthers = 0;
   for (const std::vector<int64_t> &global : std::vector<std::vector<int64_t>>{
            {}, {6}, {5}, {6, 4}, {2, 6}, {1, 6}, {6, 1, 4}, {2, 3, 4}})
-    for (size_t a = 0; a <= global.size(); ++a) // the dimension that it splits; the last: none
+    for (size_t a = 0; a <= global.size(); ++a) // the dimension that "a" splits; the last: none
       for (size_t b = 0; b <= global.size(); ++b) {
         std::vector<std::vector<std::string>> dims(global.size() + 1);
         dims[a].push_back("a");
@@ -146,7 +146,7 @@ std::string toField(unsigned number, const std::string &bytes) {
   return toVarint(number << 3 | 2) + toVarint(bytes.size()) + bytes;
 }
 
-/// An ONNX model of initializers alone; f32 with raw data.
+/// An ONNX model with only initializers; f32 as raw data.
 std::string makeOnnx(
     const std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>> &tensors) {
   std::string graph;
@@ -176,8 +176,7 @@ std::string makeSafeTensors(
   return std::string(reinterpret_cast<char *>(&size), 8) + text + data;
 }
 
-/// y = d, where d = 2 * w comes from the prologue, cut over two ranks with padded rows... and z =
-/// w.
+/// y = d and z = w, where the prologue computes d = 2 * w; rows are split over ranks and padded.
 class Weights : public testing::Test {
 protected:
   TemporaryFolder folder;
@@ -250,7 +249,7 @@ protected:
 };
 
 TEST_F(Weights, AreCutAndDerived) {
-  for (int ranks : {1, 2, 3}) { // 3: the last rank has nothing but padding
+  for (int ranks : {1, 2, 3}) { // of 3, the last rank has only padding
     PlanBuilder plan = makePlan(ranks);
     InProcessJob job(Plan::load(plan.write(folder.getPath())));
     expect(job, w);
@@ -329,7 +328,7 @@ TEST_F(Weights, TheModelMustBeTheCompiledOne) {
   auto loaded = Plan::load(plan.write(folder.getPath()));
   std::string other = plan.model;
   other[5] ^= 1;
-  write("model.onnx", other); // the size is right
+  write("model.onnx", other); // of the right size
   EXPECT_THAT(messageOf([&] { WeightSource::openModel(*loaded); }),
               HasSubstr("the plan was compiled from " + loaded->getModel().sha256));
   write("model.onnx", plan.model + "x");
@@ -359,7 +358,7 @@ TEST_F(Weights, ALargeModelIsReadWhereItIsNewerThanThePlan) {
               HasSubstr("the plan was compiled from " + loaded->getModel().sha256));
 }
 
-/// On a CPU aligned weights are used where the file is mapped.
+/// CPU devices use aligned weights directly in the mapped file.
 class MappedWeights : public Weights {
 protected:
   /// A job whose weight 'w' is not copied.
@@ -375,7 +374,7 @@ protected:
 
 TEST_F(MappedWeights, ChangedInPlaceTheyEndTheRun) {
   std::unique_ptr<InProcessJob> job = load();
-  std::this_thread::sleep_for(std::chrono::milliseconds(20)); // clocks of files are coarse
+  std::this_thread::sleep_for(std::chrono::milliseconds(20)); // file timestamps are coarse
   std::string other = model;
   other[5] ^= 1;
   write("model.onnx", other);
@@ -397,7 +396,7 @@ TEST_F(MappedWeights, ReplacedByRenameTheyStayWhatTheyWere) {
   expect(*job, w);
 }
 
-/// Where the system lacks openat2, links that lead out are refused too.
+/// Without openat2, links that lead out of the folder are refused, too.
 TEST(MappedFileTest, StaysInTheFolderWithoutOpenat2) {
   TemporaryFolder folder;
   writeFile(folder.getPath() / "secret", "x");
@@ -434,7 +433,7 @@ TEST(MappedFileTest, ReadsZerosWhereTheFileEnded) {
   EXPECT_EQ(getSum(), size_t(3 * 4096 * 'x'));
   std::filesystem::resize_file(path, 4096);
   EXPECT_EQ(getSum(), size_t(4096 * 'x'));
-  std::filesystem::remove(path); // its size is no longer known
+  std::filesystem::remove(path); // its size can no longer be read
   EXPECT_THAT(messageOf([&] { file->requireUnchanged(); }),
               HasSubstr("file: could not be read while it is in use"));
 }
@@ -451,7 +450,7 @@ TEST_F(Weights, ExternalFilesAreChecked) {
   write("data/w.bin", std::string(16, 0) + toBytes(w2));
   InProcessJob job(loaded);
   expect(job, w2);
-  // A plan that knows their contents refuses others.
+  // A plan with the files' digests refuses other contents.
   plan.editManifest = [&](nlohmann::json &manifest) {
     std::string data = std::string(16, 0) + toBytes(w);
     manifest["model"]["data"]["data/w.bin"] = sha256(std::as_bytes(std::span(data)));
@@ -474,14 +473,14 @@ TEST_F(Weights, ExternalFilesAreNotFoundThroughLinksThatLeadOut) {
   EXPECT_THAT(messageOf([&] { WeightSource::openModel(*loaded); }),
               HasSubstr("data/w.bin: cannot be read: it is a link that leads out of the model's "
                         "folder"));
-  // Those that stay inside are followed, absolute ones too.
+  // Links that stay inside are followed, also absolute ones.
   write("inner/there.bin", toBytes(w));
   std::filesystem::remove(inner / "data/w.bin");
   std::filesystem::create_symlink(inner / "there.bin", inner / "data/w.bin");
   WeightSource::openModel(*loaded);
 }
 
-/// Ranks may find files of one name with other contents, as on machines with disks of their own.
+/// Ranks may read different files of the same name, as on machines with local disks.
 TEST_F(Weights, RanksMustReadTheSame) {
   PlanBuilder plan = makePlan(2);
   auto loaded = Plan::load(plan.write(folder.getPath()));
@@ -507,7 +506,7 @@ TEST_F(Weights, RanksMustReadTheSame) {
     Session session(loaded, *device, transports[size_t(rank)].get());
     updates[rank] = messageOf([&] { session.updateWeights(files[rank]); });
     runs[rank] = messageOf([&] {
-      session.run(); // with the weights of before
+      session.run(); // with the old weights
       HostArray z = session.gatherOutputToAll("z");
       EXPECT_THAT(z.as<float>(), ElementsAreArray(w));
     });
@@ -560,7 +559,7 @@ TEST(WeightCacheTest, OneMakerManyUsers) {
     auto value = std::make_shared<int>(8);
     return {value.get(), value};
   };
-  cache.get("key", make); // nobody held it any more
+  cache.get("key", make); // all users had released it
   EXPECT_EQ(made, 2);
   EXPECT_THROW(cache.get("bad", []() -> SharedMemory { throw Error(ErrorCode::Internal, "no"); }),
                Error);

@@ -24,7 +24,7 @@ Item work(double seconds) { return {.kind = Item::Kind::Work, .seconds = seconds
 Item record(int64_t event) { return {.kind = Item::Kind::Record, .event = event}; }
 Item wait(int64_t event) { return {.kind = Item::Kind::Wait, .event = event}; }
 
-/// One passage without latency that holds `level` for so long.
+/// One passage without latency that occupies `level` for `seconds`.
 Passages hold(double seconds, size_t level = 0) {
   return std::make_shared<std::vector<cluster::Passage>>(
       std::vector<cluster::Passage>{{0, {{level, seconds}}}});
@@ -72,7 +72,7 @@ TEST(EngineTest, AWaitHoldsAStreamUntilTheEvent) {
 TEST(EngineTest, AllStreamsMeetForACondition) {
   Item meeting{.kind = Item::Kind::Meet};
   EXPECT_EQ(getSeconds({{0, {{work(1), meeting, work(1)}, {work(5), meeting, work(2)}}}}), 7);
-  // Two of the ten turns of a loop are run; they take 4 seconds, the others 16.
+  // Two of a loop's ten iterations are simulated. They take 4 seconds, the other eight 16.
   auto turn = [](int64_t number) { return Item{.kind = Item::Kind::Meet, .event = number}; };
   Item last{.kind = Item::Kind::Meet, .event = 2, .since = 0, .repeats = 4};
   EXPECT_EQ(getSeconds({{0, {{work(1), turn(0), work(2), turn(1), work(2), last, work(1)}}}}), 22);
@@ -93,8 +93,7 @@ TEST(EngineTest, WhatNobodyAnswersIsAnError) {
 // Communication alone
 //===----------------------------------------------------------------------===//
 
-/// Ring, tree and level by level: whichever is best, the simulator takes as long as its closed
-/// form.
+/// Ring, tree and hierarchical algorithms: the simulated time is the closed form of the fastest.
 TEST(EngineTest, ACollectiveAloneTakesItsClosedForm) {
   for (auto [name, devices] :
        {std::pair("cpu", 8), {"HGX-H100x4", 32}, {"p3.16xlargex2", 16}, {"GB200-NVL72x2", 144}}) {
@@ -142,8 +141,7 @@ TEST(EngineTest, LatenciesPassAtTheSameTime) {
 }
 
 TEST(EngineTest, WhatComesLaterSharesWhatIsLeft) {
-  // 4 s alone, of which 2 are left when the other one, of 1 s, begins: it ends after 2 at half
-  // speed.
+  // The first has 2 of its 4 s left when the second, of 1 s, begins. It takes 2 s at half speed.
   Timeline timeline = runAll({{0, {{collective(hold(4))}, {work(2), collective(hold(1))}}}});
   EXPECT_DOUBLE_EQ(timeline.spans[0][1][1].end, 4);
   EXPECT_DOUBLE_EQ(timeline.spans[0][0][0].end, 5);
@@ -154,13 +152,14 @@ TEST(EngineTest, OtherLevelsAndOtherStagesAreFree) {
   EXPECT_EQ(getSeconds({{0, {{collective(hold(4))}}}, {1, {{collective(hold(4))}}}}), 4);
 }
 
-/// What is held up by one link leaves more of another to the rest.
+/// A collective that is limited by one link leaves more of another link to the others.
 TEST(EngineTest, SharesAreFair) {
   auto both = std::make_shared<std::vector<cluster::Passage>>(
-      std::vector<cluster::Passage>{{0, {{0, 6}, {1, 3}}}}); // half of level 1
+      std::vector<cluster::Passage>{{0, {{0, 6}, {1, 3}}}}); // half of level 1's rate
   Timeline timeline =
       runAll({{0, {{collective(both)}, {collective(hold(6, 0))}, {collective(hold(3, 1))}}}});
-  // Level 0 gives each half a speed; then `both` needs a quarter of level 1, and the third has 3/4.
+  // Level 0 gives two of them half its speed each. `both` then needs a quarter of level 1, and the
+  // third collective gets the other 3/4.
   EXPECT_DOUBLE_EQ(timeline.spans[0][2][0].end, 4);
   EXPECT_DOUBLE_EQ(timeline.spans[0][0][0].end, 12);
   EXPECT_DOUBLE_EQ(timeline.spans[0][1][0].end, 12);
@@ -178,7 +177,7 @@ TEST(EngineTest, TransfersInBothDirectionsDoNotMeet) {
   };
   EXPECT_EQ(getSeconds(stages(false)), 4);
   EXPECT_EQ(getSeconds(stages(true)), 8);
-  // A collective uses both.
+  // A collective uses both directions.
   auto shared = stages(false);
   shared[0].streams.push_back({collective(far)});
   EXPECT_EQ(getSeconds(shared), 8);
@@ -188,8 +187,8 @@ TEST(EngineTest, TransfersInBothDirectionsDoNotMeet) {
 // Pipelines
 //===----------------------------------------------------------------------===//
 
-/// Forward passes of `micro` micro-batches: each stage receives, computes and sends, the transfers
-/// on streams of their own.
+/// Forward passes of `micro` micro-batches: each stage receives, computes and sends, with transfers
+/// on their own streams.
 std::vector<Stage> makePipeline(const std::vector<double> &forward, int64_t micro,
                                 Passages passages) {
   std::vector<Stage> stages;
@@ -214,7 +213,7 @@ std::vector<Stage> makePipeline(const std::vector<double> &forward, int64_t micr
   return stages;
 }
 
-/// reference: bubble (p - 1) F, of the whole (p - 1) / (m + p - 1); with one micro-batch (p - 1) /
+/// reference: bubble (p - 1) F; of the total (p - 1) / (m + p - 1), for one micro-batch (p - 1) /
 /// p.
 TEST(EngineTest, ForwardPipelinesHaveTheirBubble) {
   for (int64_t stages : {1, 2, 4, 8})
@@ -234,13 +233,13 @@ TEST(EngineTest, TheSlowestStageSetsThePace) {
 }
 
 TEST(EngineTest, TransfersAreHiddenBehindWork) {
-  // 3 stages of 4 s, two transfers of 1 s: the first micro-batch takes 14, each other 4 more.
+  // 3 stages of 4 s and two transfers of 1 s: the first micro-batch takes 14 s, others add 4 s.
   EXPECT_EQ(getSeconds(makePipeline({4, 4, 4}, 5, hold(1))), 14 + 4 * 4);
-  // Transfers that take longer than work set the pace.
+  // Transfers that take longer than the compute determine the pace.
   EXPECT_EQ(getSeconds(makePipeline({1, 1, 1}, 5, hold(3))), 3 + 6 + 4 * 3);
 }
 
-/// Forward and backward passes in the order of 1F1B: bubble (p - 1)(F + B).
+/// Forward and backward passes in 1F1B order: bubble (p - 1)(F + B).
 TEST(EngineTest, OneForwardOneBackward) {
   constexpr double forward = 1, backward = 2;
   for (int64_t stages : {2, 4, 8})
@@ -248,7 +247,7 @@ TEST(EngineTest, OneForwardOneBackward) {
       std::vector<Stage> list;
       for (int64_t s = 0; s < stages; ++s) {
         std::vector<Item> items;
-        std::vector<std::vector<Item>> streams(4); // from before, to after, from after, to before
+        std::vector<std::vector<Item>> streams(4); // from previous, to next, from next, to previous
         int64_t done = 0, back = 0, warm = std::min(stages - s - 1, micro);
         auto addForward = [&] {
           if (s > 0) {
@@ -302,19 +301,19 @@ Item workOn(double cores, double seconds) {
   return {.kind = Item::Kind::Work, .seconds = seconds, .passages = {}, .cores = cores};
 }
 
-/// Stages that can each take half of the cores.
+/// Each stage can use half of the cores.
 TEST(EngineTest, StagesShareTheCoresThatThereAre) {
   std::vector<Stage> stages;
   for (int64_t i = 0; i < 4; ++i) {
     stages.push_back({i, {{workOn(0.5, 1)}}});
     EXPECT_EQ(getSeconds(stages), i < 2 ? 1 : (i + 1) / 2.0);
   }
-  // Those that are done leave their cores to the others.
+  // Finished stages leave their cores to the others.
   EXPECT_EQ(getSeconds({{0, {{workOn(1, 1)}}}, {1, {{workOn(1, 3)}}}}), 4);
   EXPECT_EQ(getSeconds({{0, {{work(1)}}}, {1, {{workOn(1, 3)}}}}), 3);
 }
 
-/// On one core, bytes and work both take twice as long; latencies and starts take no core.
+/// On one core, a copy and work each run at half speed; latencies and starts need no core.
 TEST(EngineTest, CopyingTakesCores) {
   Item message = collective(hold(2), 1);
   message.cores = 1;

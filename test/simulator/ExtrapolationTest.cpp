@@ -14,7 +14,7 @@ using namespace gridloom::sim;
 
 namespace {
 
-/// A forward pipeline of stages that take so long for a micro-batch, with free transfers.
+/// A forward pipeline with free transfers; `stages` are the seconds per micro-batch of each stage.
 ProgramRun runPipeline(const std::vector<double> &stages, int64_t micro) {
   std::vector<Stage> submitted;
   for (size_t i = 0; i < stages.size(); ++i) {
@@ -81,7 +81,7 @@ TEST(ExtrapolationTest, MoreGoOnAtThePaceOfTheSlowestStage) {
   }
 }
 
-/// Of two ranks' figures: 3 of 10 ms of communication are hidden, whatever the number.
+/// 3 of 10 ms of communication are hidden, for any number of micro-batches.
 TEST(ExtrapolationTest, SharesFollowFromSums) {
   auto make = [](double micro) {
     ProgramRun run;

@@ -40,11 +40,11 @@ TEST(MeasuredCostsTest, TimesAreMeans) {
              event("k0", "b", 0, 0, 40), R"({"ph": "M", "name": "process_name", "pid": 0})"}));
   EXPECT_DOUBLE_EQ(*costs.find("k0", "a"), 8e-6);
   EXPECT_DOUBLE_EQ(*costs.find("k0", "b"), 40e-6);
-  EXPECT_DOUBLE_EQ(*costs.find("k0", "elsewhere"), 16e-6); // the name alone
+  EXPECT_DOUBLE_EQ(*costs.find("k0", "elsewhere"), 16e-6); // by name alone
   EXPECT_EQ(costs.find("k1", "a"), std::nullopt);
 }
 
-/// What a rank waits for the last one is not the collective's time.
+/// The time that a rank waits for the last one is not part of the collective.
 TEST(MeasuredCostsTest, OfCommunicationTheShortestOfAllRanksCounts) {
   MeasuredCosts costs = parse(trace({event("all_reduce #0", "a", 0, 0, 90, "communication"),
                                      event("all_reduce #0", "a", 1, 0, 10, "communication"),
@@ -85,7 +85,7 @@ TEST(MeasuredCostsTest, OtherFilesAreRefused) {
               HasSubstr("has no 'dur'"));
   EXPECT_THAT(getError(trace({R"({"ph": "X", "name": "k", "dur": 1e999})"})), HasSubstr("t.json"));
   EXPECT_THAT(getError(std::string(1 << 20, '[')), HasSubstr("more than 64 lists"));
-  // Brackets in names are no nesting.
+  // Brackets in names do not count as nesting.
   EXPECT_TRUE(parse(trace({event(std::string(100, '[').c_str(), "a", 0, 0, 1)}))
                   .find(std::string(100, '['), "a"));
 }

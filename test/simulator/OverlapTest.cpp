@@ -1,4 +1,4 @@
-//===- OverlapTest.cpp - what hides communication -------------------------===//
+//===- OverlapTest.cpp - work that hides communication --------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

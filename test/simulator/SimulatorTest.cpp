@@ -51,7 +51,7 @@ protected:
     return succeeded(runs) ? *runs : std::vector<sim::ProgramRun>();
   }
 
-  /// Of one launch of the kernel.
+  /// The time of one launch of the kernel.
   double getLaunchSeconds() {
     double seconds = 0;
     SymbolTableCollection symbols;
@@ -109,7 +109,7 @@ TEST_F(SimulatorTest, MemoryIsWhatIsLive) {
   std::vector<uint64_t> bytes;
   for (auto [seconds, live] : memory.points)
     bytes.push_back(live);
-  // a; a and b; b and c; c; nothing.
+  // Live: a; a and b; b and c; c; nothing.
   EXPECT_THAT(bytes, testing::ElementsAre(192, 256, 256, 192, 128));
 }
 
@@ -145,7 +145,7 @@ TEST_F(SimulatorTest, OfABranchTheDearerBodyRuns) {
   }
 }
 
-/// A stage of a pipeline of two, with micro-batches.
+/// One stage of a two-stage pipeline with micro-batches.
 std::string makeStage(int stage, int64_t micro, bool sends) {
   std::string direction = sends ? "send" : "recv", other = std::to_string(1 - stage);
   std::string group = "plan.group " + direction + " over [] sequence 0 " +
@@ -178,7 +178,7 @@ TEST_F(SimulatorTest, MicrobatchesFillThePipeline) {
     ASSERT_EQ(runs.size(), 1u);
     ASSERT_EQ(runs[0].stages.size(), 2u);
     double forward = getLaunchSeconds(), m = static_cast<double>(micro);
-    // Without an axis of stages transfers take no time.
+    // Transfers take no time without a pipeline axis.
     EXPECT_DOUBLE_EQ(runs[0].seconds, (m + 1) * forward);
     EXPECT_NEAR(runs[0].stats.bubble, 1 / (m + 1), 1e-3);
     const sim::MemoryCurve &memory = runs[0].stages[1].memory;

@@ -1,4 +1,4 @@
-//===- ProblemReaderTest.cpp - files that are problems, and others --------===//
+//===- ProblemReaderTest.cpp - problem files, valid and not ---------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -19,7 +19,7 @@ using testing::StartsWith;
 
 namespace {
 
-/// The parts of a file; each test spoils one.
+/// The parts of a file; each test breaks one.
 struct Parts {
   std::string intervals = "[[0, 4], [2, 2]]", costs = "[[1, 2], [3]]", usages = "[[5, 6], [7]]",
               edges = "[[0, 1]]", edgeCosts = "[[8, 9]]", limit = "10";
@@ -31,7 +31,7 @@ struct Parts {
   }
 };
 
-/// A file that is removed with its object.
+/// A file that the destructor removes.
 class File {
 public:
   explicit File(const std::string &bytes)
@@ -72,7 +72,7 @@ static std::string compress(const std::string &text) {
 
 TEST(ProblemReader, ReadsEveryTable) {
   Parts parts;
-  parts.costs = "[[1, 2e3], [1000000000000000000000]]"; // infinite in any notation
+  parts.costs = "[[1, 2e3], [1000000000000000000000]]"; // infinite in either notation
   Problem problem;
   ASSERT_EQ(parseProblem(parts.makeText(), problem), "");
   ASSERT_EQ(problem.getNumNodes(), 2u);

@@ -16,7 +16,7 @@ using namespace gridloom::solver;
 using testing::HasSubstr;
 
 static constexpr Shape small{1, 12, 4, 1.5};
-/// Too large to be solved in a moment, and feasible.
+/// Feasible, and too large to be solved in a moment.
 static constexpr Shape large{80, 80, 6, 3, 1'000'000'000};
 
 static void addRows(Rows &rows, const std::vector<std::vector<int64_t>> &values) {
@@ -74,7 +74,7 @@ TEST(Solver, EqualsExhaustiveSearch) {
   EXPECT_LT(numFeasible, 500);
 }
 
-// What enumeration solves above, the search must solve without it.
+// Search must solve what enumeration solves above.
 TEST(Search, FindsTheOptimaOfSmallProblemsAndNoBoundAboveThem) {
   int numSearched = 0;
   for (uint64_t seed = 0; seed < 1000; ++seed) {
@@ -120,8 +120,7 @@ TEST(Search, TheResultOfAWorkDoesNotDependOnThreads) {
   }
 }
 
-/// Layers in a ring, each with a path and a shortcut to the next one; their tables are one row
-/// each, or rows of their own.
+/// A ring of layers, each with a path and a shortcut to the next. They can share their cost tables.
 static Problem makeLayers(size_t count, bool isShared) {
   Problem problem;
   auto last = static_cast<uint32_t>(2 * count);
@@ -164,7 +163,7 @@ TEST(Folding, KeepsTheOptimumOfLayersThatShareTables) {
   }
 }
 
-/// Folding alone, checked by enumerating what it leaves.
+/// Tests folding alone by enumerating the folded problem.
 TEST(Folding, KeepsTheOptimum) {
   size_t before = 0, after = 0;
   for (uint64_t seed = 1000; seed < 1200; ++seed) {
@@ -252,7 +251,7 @@ TEST(Solver, AnswersEvenIfTheTimeIsOver) {
   EXPECT_EQ(solve(makeRandomProblem(7, large), options).fault, "");
 }
 
-/// What takes more than linear time shows on a band of 10^6 edges, and on a star.
+/// Superlinear steps would show on a band of 10^6 edges, and on a star.
 TEST(Solver, AnswersAMillionEdges) {
   for (bool isStar : {false, true}) {
     Problem problem;

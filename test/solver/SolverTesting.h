@@ -20,8 +20,8 @@ struct Shape {
   size_t costsPerInfinity = 8;
 };
 
-/// A problem whose limit is the least peak or more, and binds. It may be infeasible if costs are
-/// infinite: one of `costsPerInfinity`.
+/// A problem whose limit is at least the smallest possible peak and at most halfway from it to the
+/// largest. One in `costsPerInfinity` costs is infinite, so the problem may be infeasible.
 inline Problem makeRandomProblem(uint64_t seed, Shape shape) {
   Random random(seed);
   Problem problem;
@@ -58,11 +58,11 @@ inline Problem makeRandomProblem(uint64_t seed, Shape shape) {
   return problem;
 }
 
-/// The least cost of any feasible assignment, by trying all; none if there is none.
+/// The least cost of any feasible assignment, found by trying all; none if there is none.
 inline std::optional<Cost> findOptimum(const Problem &problem) {
   std::optional<Cost> best;
   Assignment assignment(problem.getNumNodes());
-  // Costs so far prune, memory is left to the checker: independent of how the solver treats it.
+  // Prunes by cost only and leaves memory to the checker: independent of how the solver treats it.
   auto visit = [&](auto &self, uint32_t node, Cost cost) -> void {
     if (cost >= infiniteCost || (best && cost >= *best))
       return;

@@ -1,4 +1,4 @@
-//===- CallTextTest.cpp - calls on the command line -----------------------===//
+//===- CallTextTest.cpp - calls as command lines --------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

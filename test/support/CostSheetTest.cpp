@@ -1,4 +1,4 @@
-//===- CostSheetTest.cpp - compare what plans cost ------------------------===//
+//===- CostSheetTest.cpp - comparing the costs of plans -------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -95,7 +95,7 @@ TEST(CostSheetTest, OnlyProgramsOfBothPlansAreCompared) {
   json = compare(second, first);
   EXPECT_EQ(json["programs_of_one_plan"][0]["plan"], "first");
 
-  // A change of what both have stands beside it.
+  // Changes of shared programs are reported as well.
   second.parts[0].ms = 5;
   json = compare(first, second);
   EXPECT_EQ(json["kinds_of_steps"][0]["change_ms"], 1);

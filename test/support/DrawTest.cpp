@@ -1,4 +1,4 @@
-//===- DrawTest.cpp - numbers that a tensor begins with -------------------===//
+//===- DrawTest.cpp - initial values of tensors ---------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kCount = 100000;
 
-// The generator's published answers, for counters and keys of zeros, of ones, and of pi.
+// The generator's published outputs, for counters and keys of zeros, ones, and digits of pi.
 TEST(Philox, PublishedAnswers) {
   EXPECT_THAT(Philox::compute({0, 0, 0, 0}, {0, 0}),
               ElementsAre(0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8));
@@ -52,7 +52,7 @@ double getNormalShare(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 TEST(Draw, QuantilesInvertTheNormalDistribution) {
   for (double p = 0x1p-33; p < 0.5; p *= 1.37) {
     double x = getNormalQuantile(p);
-    // The relative error of p is x times the error of x, for small p.
+    // For small p, the relative error of p is x times the error of x.
     EXPECT_NEAR(getNormalShare(x) / p, 1, 1e-14 * (1 + x * x)) << p;
     EXPECT_NEAR(getNormalQuantile(1 - p), -getNormalQuantile(1 - (1 - p)), 1e-15 * (1 + x * x))
         << p;
@@ -62,7 +62,7 @@ TEST(Draw, QuantilesInvertTheNormalDistribution) {
   EXPECT_NEAR(getNormalQuantile(0x1p-33), -6.337957754553789, 1e-14);
 }
 
-/// The largest difference between the share of elements below a number and the distribution's.
+/// The largest difference between the values' empirical distribution function and `share`.
 double getLargestGap(std::vector<double> values, const std::function<double(double)> &share) {
   std::sort(values.begin(), values.end());
   double gap = 0, n = static_cast<double>(values.size());
@@ -87,8 +87,8 @@ Moments getMoments(const std::vector<double> &values) {
   return moments;
 }
 
-/// Kolmogorov and Smirnov: of 1e5 true draws the gap is above 1.95 / sqrt(n) once in a thousand
-/// samples (Smirnov 1948). Means and variances are within four of their own deviations.
+/// Kolmogorov-Smirnov: for 1e5 correct draws the gap exceeds 1.95 / sqrt(n) in one of a thousand
+/// samples (Smirnov 1948). Means and variances are within four standard deviations.
 TEST(Draw, IsDistributedAsItSays) {
   const double n = kCount, gap = 1.95 / std::sqrt(n);
   for (uint64_t seed : {0, 1, 2, 77})
@@ -111,8 +111,8 @@ TEST(Draw, IsDistributedAsItSays) {
     }
 }
 
-/// Neighbours, other seeds and other names have nothing to do with each other: their products'
-/// mean is within four deviations of 0.
+/// Neighbouring elements, other seeds and other names are uncorrelated: the mean of their products
+/// is within four standard deviations of 0.
 TEST(Draw, IsIndependent) {
   auto make = [](uint64_t seed, const char *name) {
     std::vector<double> values(kCount);
@@ -152,14 +152,14 @@ TEST(Draw, PartsAreThoseOfTheWhole) {
   }
 }
 
-/// Checkpoints and papers refer to these numbers: they stay what they are.
+/// Checkpoints and papers refer to these numbers, so they must never change.
 TEST(Draw, IsTheSameForever) {
   EXPECT_EQ(Draw::makeStream(""), 0xcbf29ce484222325);
   EXPECT_EQ(Draw::makeStream("a"), 0xaf63dc4c8601ec8c);
   std::vector<double> zeros(2);
   Draw{Distribution::Constant, 1.5, 7, 1, 2}.fill(5, 2, zeros.data());
   EXPECT_THAT(zeros, ElementsAre(1.5, 1.5));
-  // Of the published words 0x6627e8d5 and 0xe169c58d: seed 0, stream 0.
+  // Seed 0 and stream 0 give the published words 0x6627e8d5 and 0xe169c58d.
   std::vector<double> numbers(2);
   Draw{Distribution::Uniform, 0, 1, 0, 0}.fill(0, 2, numbers.data());
   EXPECT_THAT(numbers, ElementsAre(0x6627e8 * 0x1p-24, 0xe169c5 * 0x1p-24));

@@ -25,10 +25,10 @@ using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 namespace fs = std::filesystem;
 
-/// What this thread's next close of a file that it wrote fails with; 0: it does not.
+/// The error with which this thread's next close of a written file fails; 0 for none.
 static thread_local int closeFailure = 0;
 
-/// Stands before the C library's, to fail as a network file system does whose quota is used up.
+/// Replaces the C library's close, to fail like a network file system whose quota is used up.
 extern "C" int close(int descriptor) {
   bool isWritten = (fcntl(descriptor, F_GETFL) & O_ACCMODE) == O_WRONLY;
   if (syscall(SYS_close, descriptor) != 0)
@@ -40,10 +40,10 @@ extern "C" int close(int descriptor) {
   return -1;
 }
 
-/// What sees this thread's next syncs.
+/// Called at each fsync of this thread.
 static thread_local std::function<void(const fs::path &)> onSync;
 
-/// Stands before the C library's, to show in which order things happen.
+/// Replaces the C library's fsync, to show the order of steps.
 extern "C" int fsync(int descriptor) {
   if (onSync)
     onSync(fs::read_symlink("/proc/self/fd/" + std::to_string(descriptor)));
@@ -116,7 +116,7 @@ TEST_F(FileSwapTest, WhatCloseReportsIsAFailure) {
   EXPECT_THAT(list(), ElementsAre("x"));
 }
 
-/// On a shared volume, a process of another machine may have this one's number.
+/// A process on another machine may have the same number and share the volume.
 TEST_F(FileSwapTest, OthersCannotForeseeItsNames) {
   std::string stem = ".tmp-" + std::to_string(getpid()) + "-";
   std::ofstream(folder / "precious") << "precious";
@@ -143,7 +143,7 @@ TEST_F(FileSwapTest, TheModesAreThoseOfTheUmask) {
   EXPECT_EQ(fs::status(folder / "new" / "m" / "a").permissions(), fs::perms(0640));
 }
 
-/// Each writer has a name of its own for what is not whole yet.
+/// Each writer has its own temporary file.
 TEST_F(FileSwapTest, ReadersFindAWholeFileWhileThreadsReplaceIt) {
   fs::path path = folder / "x";
   const std::string contents[] = {std::string(100000, 'a'), std::string(50000, 'b')};
@@ -174,8 +174,8 @@ TEST_F(FileSwapTest, AFolderHasTheNewFilesAlone) {
   EXPECT_THAT(list(), ElementsAre("m.plan"));
 }
 
-/// Past the page cache, in blocks that are whole pages, of parts that are not: here, and on a file
-/// system that may not have that.
+/// Durable writes bypass the page cache in whole pages, whatever the parts' sizes; where a file
+/// system cannot (perhaps /dev/shm), they do not.
 TEST_F(FileSwapTest, LargeDurableFilesAreWhatTheirPartsAre) {
   for (const fs::path &place : {folder, fs::path("/dev/shm")})
     for (size_t extra : {size_t(0), (size_t(1) << 20) + 4099}) {
@@ -195,7 +195,7 @@ TEST_F(FileSwapTest, LargeDurableFilesAreWhatTheirPartsAre) {
     }
 }
 
-/// A power failure must find the new folder on the disk where the old one is gone.
+/// After a power failure the disk must have the new folder if the old one is gone.
 TEST_F(FileSwapTest, TheOldFolderStaysUntilTheDiskHasTheNewName) {
   ASSERT_EQ(replaceFolder(folder / "m", {{"a", "1"}}, /*isDurable=*/true), "");
   size_t folders = 0;

@@ -1,4 +1,4 @@
-//===- LayersTest.cpp - names that differ in a layer's number -------------===//
+//===- LayersTest.cpp - names that differ by layer number -----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -24,7 +24,7 @@ TEST(NarrowFloat, EveryCodeComesBack) {
   }
 }
 
-/// 2049 lies between 2048 and 2050 in f16; 65520 rounds to infinity; 2^-25 ties to zero.
+/// 2049 is halfway between 2048 and 2050 in f16; 65520 rounds to infinity; 2^-25 ties to zero.
 TEST(NarrowFloat, HalfRoundsToNearestEven) {
   EXPECT_EQ(Half::load(Half::store(2049.0f)), 2048.0f);
   EXPECT_EQ(Half::load(Half::store(2051.0f)), 2052.0f);
@@ -35,7 +35,7 @@ TEST(NarrowFloat, HalfRoundsToNearestEven) {
   EXPECT_EQ(BFloat::store(1.00390625f), 0x3f80);
 }
 
-/// The low bits alone say that it is one; without care they would be cut off.
+/// Only the low bits of this NaN are set; cutting them off would make it infinity.
 TEST(NarrowFloat, NanStaysNan) {
   float nan = std::bit_cast<float>(0x7f800001u);
   EXPECT_TRUE(std::isnan(Half::load(Half::store(nan))));

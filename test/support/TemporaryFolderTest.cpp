@@ -1,4 +1,4 @@
-//===- TemporaryFolderTest.cpp - tests for TemporaryFolder ----------------===//
+//===- TemporaryFolderTest.cpp - folders removed on destruction -----------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

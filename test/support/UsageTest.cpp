@@ -1,4 +1,4 @@
-//===- UsageTest.cpp - command lines that cannot be understood -----------===//
+//===- UsageTest.cpp - suggestions for misspelt names --------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

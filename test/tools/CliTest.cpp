@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Starts the program and looks at what a user sees: exit codes, one-line errors, files.
+// Runs the program and checks what users see: exit codes, one-line errors, files.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/arrays/Npy.h"
@@ -38,7 +38,7 @@ struct Result {
 
 using Variables = std::map<std::string, std::string>;
 
-/// A program that runs, with its output in files.
+/// A running program, with its output in files.
 class Process {
 public:
   Process(const fs::path &folder, const std::vector<std::string> &arguments,
@@ -73,17 +73,17 @@ public:
     waitpid(pid, &status, 0);
     return {WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status), read(out), read(err)};
   }
-  /// What it has written on stderr so far.
+  /// Everything written to stderr so far.
   std::string readError() const { return read(err); }
-  /// The ranks it has forked.
+  /// The ranks that it forked.
   std::vector<pid_t> getChildren() const {
     std::ifstream file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) +
                        "/children");
     return {std::istream_iterator<pid_t>(file), {}};
   }
 
-  /// Its two ranks, once both are in their runs: they wait for each other thousands of times there,
-  /// and hardly before. What is there after a minute if they do not come to it.
+  /// Returns the two ranks once both are running the plan: they wait for each other thousands of
+  /// times there, and rarely before. After a minute, returns the ranks that exist.
   std::vector<pid_t> awaitRuns() const {
     std::vector<pid_t> ranks;
     for (int i = 0; i < 6000; ++i) {
@@ -98,7 +98,7 @@ public:
   pid_t pid;
 
 private:
-  /// How often a process has slept to wait.
+  /// How often a process has slept while waiting.
   static long countWaits(pid_t process) {
     std::ifstream file("/proc/" + std::to_string(process) + "/status");
     for (std::string line; std::getline(file, line);)
@@ -113,7 +113,7 @@ private:
   fs::path out, err;
 };
 
-/// y[4, 6] = x[4, 4] * w[4, 6] over `parts` ranks, which hold parts of the sum and all-reduce them.
+/// y[4, 6] = x[4, 4] * w[4, 6]: each of `parts` ranks computes a part of the sum; they all-reduce.
 PlanBuilder makeSumPlan(int parts, float first = 1) {
   PlanBuilder plan;
   plan.addAxis("model", parts);
@@ -158,7 +158,7 @@ protected:
   Result run(const std::vector<std::string> &arguments, const Variables &variables = {}) {
     return Process(folder.getPath(), arguments, variables).wait();
   }
-  /// Expects an exit code and one line on stderr with these words.
+  /// Expects an exit code and one line on stderr that matches `words`.
   void expectError(const std::vector<std::string> &arguments, int code,
                    const testing::Matcher<std::string> &words, const Variables &variables = {}) {
     Result result = run(arguments, variables);
@@ -268,7 +268,7 @@ TEST_F(Cli, RandomInputsAreTheSameOnEveryMesh) {
 TEST_F(Cli, OtherWeights) {
   PlanBuilder other = makeSumPlan(2, 100);
   other.write(folder.getPath() / "other");
-  // The test's models are bare bytes; replacements are .onnx or .safetensors.
+  // The test's model files are raw bytes; replacement files must be .onnx or .safetensors.
   std::string header = R"({"w":{"dtype":"F32","shape":[4,6],"data_offsets":[0,96]}})";
   uint64_t length = header.size();
   std::string file(reinterpret_cast<const char *>(&length), 8);
@@ -384,7 +384,7 @@ TEST_F(Cli, OtherLaunchersAreJoined) {
   EXPECT_THAT(result.err, HasSubstr("2 ranks, started by torchrun (RANK, WORLD_SIZE)"));
   EXPECT_THAT(readY(output), testing::ElementsAreArray(expectY()));
 
-  // Nobody else comes: the timeout is how long the others are called.
+  // No other rank comes; the timeout limits how long rank 0 calls them.
   expectError({"run", plan, "--input", "x=ones", "--timeout", "0.1"}, 1,
               AllOf(HasSubstr("for 2 ranks"), HasSubstr("torchrun"), HasSubstr("says 3")),
               {{"RANK", "0"}, {"WORLD_SIZE", "3"}});
@@ -410,7 +410,7 @@ TEST_F(Cli, RanksHearOfOneThatFailsBeforeItJoins) {
     EXPECT_EQ(failed.code, 1);
     EXPECT_THAT(failed.err, HasSubstr("nothing.npy"));
     EXPECT_EQ(waiting.wait().code, 1);
-    // The deadline is five minutes.
+    // The default deadline is five minutes.
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60)) << verb;
   }
 }
@@ -428,7 +428,7 @@ TEST_F(Cli, AnErrorIsPrintedBeforeOtherRanksAreWaitedFor) {
   kill(alone.pid, SIGKILL);
   alone.wait();
 
-  // What keeps every rank from joining is nothing to wait for.
+  // An error that every rank has must not wait for the others.
   auto begin = std::chrono::steady_clock::now();
   expectError({"run", plan, "--input", "x=ones", "-n", "3"}, 1, HasSubstr("-n says 3"), variables);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
@@ -560,7 +560,7 @@ TEST_F(Cli, ExplainComparesTimesOfOneKind) {
   EXPECT_EQ(explain(report)["why"], "fastest of 4 candidates, 2 simulated: 12.00 ms in sum; the "
                                     "next, sp, takes 9.00 ms in sum (-25 %); 1 of them refused");
 
-  // What left no other candidate, by the options that the plan was compiled with.
+  // Without other candidates, the report names the compile options that left none.
   report = nlohmann::json::object();
   report["mesh"] = "x=2";
   report["candidates"].push_back(candidate("tp", 0, 0, "chosen"));
@@ -695,7 +695,7 @@ TEST_F(Cli, CompilerVerbsNeedTheCompiler) {
   auto [passedCode, passed] = call("check model.plan --input 'a b'");
   EXPECT_EQ(passedCode, 7);
   EXPECT_EQ(passed, "check model.plan --input a b\n");
-  // A model is inspected by the compiler; what an option names is none.
+  // Models are inspected by the compiler; the value of an option is no model.
   EXPECT_EQ(call("inspect --json model.onnx").first, 7);
   EXPECT_EQ(call("inspect --format json model.onnx").first, 7);
   std::string page = (folder.getPath() / "page.onnx").string();

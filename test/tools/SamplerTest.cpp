@@ -1,4 +1,4 @@
-//===- SamplerTest.cpp - the next token, and tokens in files --------------===//
+//===- SamplerTest.cpp - sampling tokens, and token files -----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -24,7 +24,7 @@ namespace {
 
 const std::vector<float> logits = {std::log(1.0f), std::log(5.0f), std::log(4.0f), std::log(5.0f)};
 
-/// How often each token is drawn, as a share.
+/// The share of draws for each token.
 std::map<int64_t, double> draw(SamplingSettings settings) {
   std::map<int64_t, double> shares;
   const int draws = 20000;

@@ -1,12 +1,12 @@
-//===- BoundTest.cpp - the bound of all plans against trying everything ---===//
+//===- BoundTest.cpp - the bound of all plans against a full search -------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// On random small programs and every mesh of some devices, coarse and fine, all splits are tried
-// (SplitEnumeration.h). The certified bound has to be the least of them, unless stages may take
-// less; and the bound by work alone may not be above it.
+// Random small programs on every mesh of some devices: all splits of every operation are enumerated
+// (SplitEnumeration.h). The certified bound must equal the cheapest of them, unless pipeline stages
+// may be faster; the bound from work alone must not exceed it.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/planner/Bound.h"
@@ -25,7 +25,7 @@ using namespace gridloom::testing;
 
 namespace {
 
-/// All ways to write a number as a product in order, of at most three numbers.
+/// All factorisations of a number into at most three ordered factors.
 std::vector<std::vector<int64_t>> factorise(int64_t number) {
   std::vector<std::vector<int64_t>> all{{number}};
   for (int64_t first = 2; first < number; ++first) {
@@ -48,14 +48,14 @@ protected:
     auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
     if (!module)
       return module;
-    // Equal operations are one, for the bound.
+    // The bound counts equal operations once.
     mlir::PassManager pm(&context);
     pm.addPass(mlir::createCSEPass());
     EXPECT_TRUE(succeeded(pm.run(*module)));
     module->getOperation()->setAttr(dist::kCluster, dist::makeMachineAttr(&context, machine));
     return module;
   }
-  /// The least seconds of all splits on a mesh that are less than `below`, or `below`.
+  /// The time in seconds of the fastest splits on a mesh, or `below` if none is faster than that.
   double findLess(const std::vector<int64_t> &sizes, const std::string &text,
                   const cluster::Machine &machine, double below) {
     auto module = parse(writeMesh(sizes) + text, machine);
@@ -91,7 +91,7 @@ TEST_P(Bound, IsTheLeastOfAllMeshes) {
     WorkBound work(*module, machine);
     double staged = work.getStagedSeconds(devices, 1);
 
-    // A little above: what is as the bound says has to be found, too.
+    // Start a little above the bound, so that splits that take exactly as long are found, too.
     double below = close.seconds * (1 + 1e-5) + 40e-12, least = below;
     if (staged > close.seconds)
       for (const std::vector<int64_t> &sizes : factorise(devices))
@@ -101,7 +101,7 @@ TEST_P(Bound, IsTheLeastOfAllMeshes) {
       continue;
     ++certified;
     EXPECT_LT(least, below) << "no splits take as little as the bound";
-    // What is searched is in whole picoseconds, for each operation and each move; work is not.
+    // The enumeration rounds every operation and move to picoseconds; work is not rounded.
     EXPECT_GE(least, close.seconds - 20e-12) << "the bound is above what some splits take";
   }
   EXPECT_GE(certified, 10) << "stages are worth it for most, so nothing was compared";

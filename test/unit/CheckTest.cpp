@@ -1,4 +1,4 @@
-//===- CheckTest.cpp - the checker passes what is right and fails the rest ===//
+//===- CheckTest.cpp - the checker passes equal programs and fails others -===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -40,7 +40,7 @@ constexpr const char *kWhole = R"(
     return %s : tensor<4x4xf32>
   })";
 
-/// Over data=2, model=2; `reduction` and `weight` are right as "sum" and `{"model"}, {}`.
+/// Over data=2, model=2. The correct arguments are "sum" and `{"model"}, {}`.
 std::string split(const std::string &reduction, const std::string &weight) {
   return std::string(kWeights) + R"(
   dist.mesh @mesh <["data" = 2, "model" = 2]>
@@ -77,7 +77,7 @@ protected:
     return (folder / name).string();
   }
 
-  /// The exit code; `output` is what was printed.
+  /// Returns the exit code; `output` becomes what was printed.
   int check(const std::string &text) {
     options.paths = {write("whole.mlir", kWeights + std::string(kWhole)),
                      write("split.mlir", text)};
@@ -132,7 +132,7 @@ TEST_F(CheckTest, FailsWhatCannotBeRead) {
   EXPECT_EQ(runCheck(options), 1);
 }
 
-/// Adds its input to a state; `name` and `dims` are a specialisation's.
+/// Adds its input to a state, in the specialisation `name` with the sizes `dims`.
 std::string accumulate(const std::string &name, const std::string &dims) {
   return "func.func @" + name +
          R"((%x: tensor<4xf32> {loom.name = "in"}, %p: tensor<4xf32> {loom.name = "past", loom.state = "kept"})
@@ -146,7 +146,7 @@ std::string accumulate(const std::string &name, const std::string &dims) {
   })";
 }
 
-/// The same in two stages, of which stage `owner` has the state.
+/// The same in two stages; stage `owner` holds the state.
 std::string accumulateInStages(const std::string &name, const std::string &dims, int owner) {
   std::string whole = " dist.sharding = #dist.sharding<@mesh, [{}]>}";
   std::string attributes =
@@ -190,7 +190,7 @@ TEST_F(CheckTest, RunsSpecialisationsOverTheStatesTheyShare) {
                             HasSubstr("call 3: stages against whole: output 'present'"),
                             HasSubstr("PASS: 10 outputs agree")));
   EXPECT_EQ(checkOwners(1, 1), 0) << output;
-  // Each specialisation alone is right; the second looks for the state where the first left none.
+  // Each specialisation is correct alone, but the second keeps the state on another stage.
   EXPECT_EQ(checkOwners(0, 1), 1);
   EXPECT_THAT(output, AllOf(HasSubstr("call 1: stages against whole: output 'out' f32[4]: max abs"),
                             HasSubstr("<-- DIFFERS"), HasSubstr("FAIL: 4 of 10 outputs differ")));

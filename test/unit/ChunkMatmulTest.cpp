@@ -1,4 +1,4 @@
-//===- ChunkMatmulTest.cpp - chunked matmuls compute what whole ones do -----===//
+//===- ChunkMatmulTest.cpp - chunked matmuls equal whole ones ---------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -22,7 +22,7 @@ using namespace gridloom::testing;
 
 namespace {
 
-/// A program of one device out of two: a matmul and the collective beside it.
+/// The program of one of two devices: a matmul and its collective.
 struct Program {
   const char *name;
   /// Global and local types and shardings of x, w and the result.
@@ -156,7 +156,7 @@ TEST_P(ChunkMatmul, IsTheWholeMatmul) {
 INSTANTIATE_TEST_SUITE_P(Programs, ChunkMatmul, ::testing::ValuesIn(kPrograms),
                          [](const auto &info) { return std::string(info.param.name); });
 
-/// Compiled, on two ranks, against the unsplit program in the interpreter.
+/// Compiled and run on two ranks, compared with the unsplit program in the interpreter.
 TEST(ChunkMatmulCompiled, AgreesWithTheInterpreter) {
   namespace fs = std::filesystem;
   fs::path folder = fs::temp_directory_path() / ("gridloom-chunked-" + std::to_string(::getpid()));
@@ -190,7 +190,7 @@ TEST(ChunkMatmulCompiled, AgreesWithTheInterpreter) {
   };
   std::string communicated = read("05-communicate.mlir"), scheduled = read("08-schedule.mlir");
   EXPECT_EQ(llvm::StringRef(communicated).count("dist.chunk"), 4U);
-  // While the first chunk travels, the others are computed.
+  // The other chunks are computed while the first is communicated.
   size_t first = scheduled.find("plan.group"), last = scheduled.rfind("plan.library");
   ASSERT_NE(last, std::string::npos);
   EXPECT_LT(first, last);

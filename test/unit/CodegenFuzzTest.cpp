@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Kernels of random operations on random shapes, compared with reference evaluation. The seed is
-// the test's parameter, so that a failure can be repeated.
+// the test's parameter, so that a failure can be reproduced.
 //
 //===----------------------------------------------------------------------===//
 #include "test/unit/CodegenTesting.h"

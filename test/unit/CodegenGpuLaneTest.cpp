@@ -1,4 +1,4 @@
-//===- CodegenGpuLaneTest.cpp - order, running values and scatters on GPUs ===//
+//===- CodegenGpuLaneTest.cpp - sorts, scans and scatters on GPUs ---------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -12,7 +12,7 @@ namespace {
 
 const char *const kElements[] = {"f32", "f64", "f16",  "bf16", "i64",  "i32", "i16",
                                  "i8",  "ui8", "ui16", "ui32", "ui64", "i1"};
-/// One element type for each way there is to compute.
+/// One element type for each type that kernels compute in.
 const char *const kSomeElements[] = {"f32", "bf16", "i64", "ui16", "i1"};
 
 /// Kernels of one operation each, compiled together and run one by one.
@@ -31,8 +31,9 @@ public:
     add("%x: " + x, "argsort %x " + how, "(" + x + ") -> " + y, y);
   }
 
-  /// Runs all kernels, also in place where they may, on `inputs` by number or on random ones. They
-  /// have to be exact, or to be what the same kernels give on the CPU, to the bit.
+  /// Runs all kernels, also in place where they may, on `inputs` by argument number and random
+  /// values for the rest. Results must match the reference within `exactness`, or, with `asOnCpu`,
+  /// the CPU kernels' results.
   void check(const std::map<unsigned, HostTensor> &inputs = {}, const Exactness &exactness = {},
              double low = -2, double high = 2, bool asOnCpu = false) {
     mlir::OwningOpRef<mlir::ModuleOp> module = parse(text);
@@ -100,7 +101,7 @@ private:
   unsigned count = 0;
 };
 
-/// Whole numbers in [-bound, bound], many of them more than once.
+/// Whole numbers in [-bound, bound], with many duplicates.
 std::vector<double> someIntegers(size_t count, int bound) {
   std::mt19937 random(static_cast<unsigned>(count));
   std::uniform_int_distribution<int> draw(-bound, bound);
@@ -110,7 +111,7 @@ std::vector<double> someIntegers(size_t count, int bound) {
   return values;
 }
 
-/// Sums of values of either sign are compared in units of 1.
+/// Sums with mixed signs cancel: their errors are measured in units of 1.
 Exactness exactnessOf(const std::string &element) { return {element == "bf16" ? 4.0 : 64.0, 1.0}; }
 
 } // namespace
@@ -120,7 +121,7 @@ TEST(CodegenGpuLanes, CumulativeOfEveryKindAndType) {
     for (std::string kind : {"sum", "prod", "max", "min"}) {
       std::string element = name;
       LaneKernels kernels;
-      // A thread a lane with and without a tail; a warp; a block with one tile and with several.
+      // A thread per lane, with and without a tail; a warp; a block with one tile and with several.
       for (const auto &[shape, how] : {std::pair<std::string, std::string>{"7x3x5", "1 exclusive"},
                                        {"2x21x4200", "1 reverse"},
                                        {"9x130", "1 reverse"},
@@ -163,7 +164,7 @@ TEST(CodegenGpuLanes, ScatterOfEveryKindAndType) {
       slices.add("%x: " + x + ", %i: tensor<4xi32>, %u: " + u, "scatter %x, %i, %u dim = 0" + kind,
                  "(" + x + ", tensor<4xi32>, " + u + ") -> " + x, x);
     }
-    // Indices that repeat, and some beyond both ends. Updates apply in the order they do on CPUs.
+    // Repeated indices, and some out of range on both sides. Updates apply in the CPU's order.
     HostTensor repeated = HostTensor::fromInts(
         ElementKind::I64, {2, 6, 3}, {0, 1, 2, 3, 4, 5,  6, -1, 7, 100, 2, 2, 2, 2, 2, 0, 0, 0,
                                       1, 1, 1, 0, 6, -9, 6, 6,  6, 5,   4, 3, 2, 1, 0, 3, 3, 3});
@@ -218,7 +219,7 @@ TEST(CodegenGpuLanes, ArgsortOrdersSpecialFloats) {
   }
 }
 
-/// Lanes that shared memory does not hold: a few are taken, many, or all of them.
+/// Lanes that do not fit in shared memory, of which few, many or all elements are taken.
 TEST(CodegenGpuLanes, ArgsortOfLongLanes) {
   std::vector<double> values = someIntegers(9000, 2000), rising(9000);
   for (auto [i, value] : llvm::enumerate(rising))
@@ -232,7 +233,7 @@ TEST(CodegenGpuLanes, ArgsortOfLongLanes) {
     all.addArgsort(element, "9000", "9000", "dim = 0");
     all.addArgsort(element, "4500x2", "4500x2", "dim = 0 descending");
     few.check({{0, HostTensor::fromDoubles(kind, {9000}, values)}});
-    // Each element displaces another.
+    // Rising values: each element displaces another.
     few.check({{0, HostTensor::fromDoubles(kind, {9000}, rising)}});
     all.check({}, {}, -1000, 1000);
   }

@@ -75,7 +75,7 @@ TEST(CodegenGpu, RegistersAndSpills) {
     GTEST_SKIP() << "no ptxas: set CUDA_HOME to a CUDA toolkit";
   EXPECT_EQ(kernel.cubin.substr(1, 3), "ELF");
   EXPECT_GT(kernel.registers, 0);
-  // 40 registers still allow 48 warps of the 64 that a multiprocessor holds.
+  // 40 registers still allow 48 of the 64 warps that a multiprocessor can hold.
   EXPECT_LE(kernel.registers, 40);
   EXPECT_EQ(kernel.spillBytes, 0);
   EXPECT_EQ(kernel.sharedBytes, 0u);
@@ -150,14 +150,14 @@ TEST(CodegenGpu, LaunchesFollowShapes) {
     uint32_t threads;
   };
   for (const Case &c : {
-           // A warp per short row, more of them in a block where there are many rows.
+           // One warp per short row; several warps in a block if there are many rows.
            Case{"softmax %x dim = 1", "tensor<37x128xf32>", "", "row", {37, 1, 1}, 32},
            Case{"softmax %x dim = 1", "tensor<4096x128xf32>", "", "row", {512, 1, 1}, 256},
-           // A block per long one, as large as the row, up to four vectors a thread.
+           // One block per long row, as large as the row, with up to four vectors per thread.
            Case{"softmax %x dim = 1", "tensor<37x768xf32>", "", "row", {37, 1, 1}, 192},
            Case{"softmax %x dim = 1", "tensor<37x3072xf32>", "", "row", {37, 1, 1}, 256},
            Case{"softmax %x dim = 1", "tensor<2x65536xf32>", "", "row", {2, 1, 1}, 1024},
-           // Few columns: all threads of a block split them. Many: none do.
+           // Few columns: a block's threads share each sum. Many: one thread per sum.
            Case{"reduce sum %x dims = [0]",
                 "tensor<1024x384xf32>",
                 "tensor<384xf32>",
@@ -203,10 +203,10 @@ TEST(CodegenGpu, ProductsOfFewRows) {
              *kAlong = "batch = [] x [] contract = [1] x [1]",
              *kBatched = "batch = [0] x [0] contract = [2] x [2]";
   for (const Case &c : {
-           // Two vectors side by side, 32 bytes, so that most multiprocessors have a block.
+           // Two adjacent vectors, 32 bytes, so that most multiprocessors have a block.
            Case{"1x768", "768x768", kAcross, "1x768", "f32", {96, 1, 1}, 256, "v4.b32"},
            Case{"1x768", "768x768", kAcross, "1x768", "bf16", {48, 1, 1}, 256, "v4.b32"},
-           // As wide as leaves enough blocks; long sums have as many threads as there may be.
+           // As wide as still leaves enough blocks; long sums use the most threads.
            Case{"1x3072", "3072x768", kAcross, "1x768", "f16", {48, 1, 1}, 512, "v4.b32"},
            Case{"4x768", "768x3072", kAcross, "4x3072", "f32", {192, 1, 1}, 512, "v4.b32"},
            Case{"4x768", "768x3072", kAcross, "4x3072", "bf16", {192, 1, 1}, 256, "v4.b32"},
@@ -214,7 +214,7 @@ TEST(CodegenGpu, ProductsOfFewRows) {
            Case{"4x128", "128x33792", kAcross, "4x33792", "f16", {264, 1, 1}, 256, "v4.b32"},
            // Rows of an odd length have no vectors.
            Case{"1x768", "768x50257", kAcross, "1x50257", "f32", {1571, 1, 1}, 512, "b32"},
-           // A warp per column, several where few columns have long sums.
+           // A warp per column; several warps where few columns have long sums.
            Case{"1x768", "50257x768", kAlong, "1x50257", "bf16", {6283, 1, 1}, 256, "v4.b32"},
            Case{"4x768", "50257x768", kAlong, "4x50257", "f32", {6283, 1, 1}, 256, "v4.b32"},
            Case{"1x8192", "64x8192", kAlong, "1x64", "f32", {64, 1, 1}, 256, "v4.b32"},
@@ -238,7 +238,7 @@ TEST(CodegenGpu, ProductsOfFewRows) {
       EXPECT_EQ(kernel.info.skeleton, plan::Skeleton::Product);
       EXPECT_EQ(kernel.grid, c.grid);
       EXPECT_EQ(kernel.block[0], c.threads);
-      // Vectors of four words are two pairs where instructions on pairs exist.
+      // sm_100 may load a vector of four words as two pairs, for its instructions on pairs.
       EXPECT_TRUE(llvm::StringRef(kernel.ptx).contains(std::string("ld.global.nc.") + c.load) ||
                   (chip == std::string("sm_100") &&
                    kernel.ptx.find("ld.global.nc.v2.b64") != kernel.ptx.npos));
@@ -269,8 +269,8 @@ TEST(CodegenGpu, EightKernelsHaveOneLibrary) {
 
 namespace {
 
-/// Compiles four kernels, each a library of its own, with a ptxas that is this shell script: it
-/// finds its PTX in $input and the name of its kernel in $kernel. The errors, in their order.
+/// Compiles four kernels, one library each. ptxas is this shell script, with the path of its PTX in
+/// $input and the kernel's name in $kernel. Returns the errors in the order of their reports.
 std::vector<std::string> assembleWith(const TemporaryFolder &toolkit, const std::string &script) {
   std::string text, binaries = toolkit.file("bin");
   for (int i = 0; i < 4; ++i)
@@ -300,7 +300,7 @@ std::vector<std::string> assembleWith(const TemporaryFolder &toolkit, const std:
 
 TEST(CodegenGpu, ErrorsOfLibrariesComeInTheirOrder) {
   TemporaryFolder toolkit("gridloom-toolkit");
-  // The first ends last.
+  // The first finishes last.
   EXPECT_THAT(assembleWith(toolkit, "[ $kernel = k0 ] && sleep 0.3\necho \"no $kernel\"\nexit 3\n"),
               ElementsAre("ptxas refuses a kernel among k0: no k0",
                           "ptxas refuses a kernel among k1: no k1",
@@ -311,7 +311,7 @@ TEST(CodegenGpu, ErrorsOfLibrariesComeInTheirOrder) {
               HasSubstr("among k0: it was ended by signal 9"));
 }
 
-/// Two wait for each other, which one after the other never meet.
+/// Each assembler waits until a second one runs, which never happens one after the other.
 TEST(CodegenGpu, LibrariesAreAssembledAtOnce) {
   if (std::thread::hardware_concurrency() < 2)
     GTEST_SKIP() << "one processor runs one assembler at a time";

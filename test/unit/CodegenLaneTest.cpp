@@ -1,4 +1,4 @@
-//===- CodegenLaneTest.cpp - order, running values, elements by index -----===//
+//===- CodegenLaneTest.cpp - sorts, scans, gathers and scatters -----------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -13,12 +13,12 @@ namespace {
 const char *const kElements[] = {"f32", "f64", "f16",  "bf16", "i64",  "i32", "i16",
                                  "i8",  "ui8", "ui16", "ui32", "ui64", "i1"};
 
-/// One element type for each way there is to compute.
+/// One element type for each type that kernels compute in.
 const char *const kSomeElements[] = {"f32", "bf16", "i64", "ui16", "i1"};
 
 bool isNarrowFloat(const std::string &element) { return element == "f16" || element == "bf16"; }
 
-/// Kernels with different names in one text.
+/// A kernel of one operation; names must differ within a text.
 std::string oneOp(const std::string &arguments, const std::string &op, const std::string &types,
                   const std::string &result, const std::string &name = "k") {
   return kernelText(arguments,
@@ -86,7 +86,7 @@ TEST(CodegenLanes, ScatterOfEveryKindAndType) {
     }
     RunOptions options;
     options.tolerance = isNarrowFloat(element) ? 4e-2 : 1e-5;
-    // Indices that repeat, and some beyond both ends.
+    // Repeated indices, and some out of range on both sides.
     options.inputs[1] = HostTensor::fromInts(
         ElementKind::I64, {2, 6, 3}, {0, 1, 2, 3, 4, 5,  6, -1, 7, 100, 2, 2, 2, 2, 2, 0, 0, 0,
                                       1, 1, 1, 0, 6, -9, 6, 6,  6, 5,   4, 3, 2, 1, 0, 3, 3, 3});
@@ -165,7 +165,7 @@ TEST(CodegenLanes, ArgsortOfManyElements) {
   checkOrder(values, 50000, false);
   checkOrder(sorted, 50000, true);
   checkOrder(values, 50, true);
-  // Each element displaces another.
+  // Sorted values: each element displaces another.
   checkOrder(sorted, 5000, true);
   checkOrder(values, 50000, false, ElementKind::F64, "f64");
 }

@@ -60,7 +60,7 @@ TEST_P(LastDim, SoftmaxOfOtherDims) {
 
 TEST_P(LastDim, LayerNorm) {
   RunOptions options;
-  // Of two nearly equal elements the difference has few digits.
+  // The difference of two nearly equal elements cancels most digits.
   options.tolerance = GetParam() < 16 ? 2e-5 : 2e-6;
   checkKernels(
       withN(kernelText("%x: tensor<3x5xNxf32>, %r: tensor<3x5xNxf32>, %s: tensor<Nxf32>, %b: "
@@ -268,7 +268,7 @@ TEST(CodegenShape, ConcatenateUnderReduction) {
 }
 
 TEST(CodegenShape, ReductionUnderConcatenate) {
-  // The parts have different numbers of rows: a softmax must not be computed for the other's.
+  // The parts have different numbers of rows: a softmax must not run over the other part's rows.
   checkKernels(kernelText(
       "%x: tensor<2x40xf32>, %y: tensor<3x40xf32>",
       "  %0 = loom.softmax %x dim = 1 : tensor<2x40xf32>\n"
@@ -303,7 +303,7 @@ TEST(CodegenShape, NoElements) {
 }
 
 TEST(CodegenShape, SoftmaxOfSoftmax) {
-  // The inner one's sums are needed for the row at hand and, in the outer one's loops, for others.
+  // The inner sums are needed for the current row and, in the outer softmax's loops, for others.
   checkKernels(kernelText("%x: tensor<16x17x1x6xf32>",
                           "  %0 = loom.tanh %x : tensor<16x17x1x6xf32>\n"
                           "  %1 = loom.softmax %0 dim = 1 : tensor<16x17x1x6xf32>\n"
@@ -339,7 +339,7 @@ TEST(CodegenShape, RotateHalf) {
       "  loom.yield %2 : tensor<2x3x5x32xf32>"));
 }
 
-/// A class token before patches: its row lives on from one iteration to the next.
+/// A class token before patches: its row stays live across iterations.
 TEST(CodegenShape, TokenBeforePatches) {
   for (auto [element, tolerance] : {std::pair<std::string, double>{"f16", 2e-3}, {"bf16", 2e-2}}) {
     auto tensor = [&, e = element](const char *shape) { return "tensor<" + (shape + e) + ">"; };

@@ -72,7 +72,7 @@ private:
   void *handle = nullptr;
 };
 
-/// Values that are tame for every operation: floats in [-2, 2) or [low, high), integers in [0, 5).
+/// Values in the domain of every operation: floats in [-2, 2) or [low, high), integers in [0, 5).
 inline HostTensor randomTensor(mlir::RankedTensorType type, std::mt19937 &random, double low,
                                double high) {
   ElementKind kind = *loom::getElementKind(type.getElementType());
@@ -135,16 +135,16 @@ struct RunOptions {
   double tolerance = 2e-6;
   bool isExact = false;
   unsigned seed = 1;
-  /// Inputs by number instead of random ones.
+  /// Inputs by argument number; the others are random.
   std::map<unsigned, HostTensor> inputs;
 };
 
-/// x86-64-v4 where this machine runs it.
+/// x86-64-v4 if this machine supports it, else empty.
 inline std::string getWideArch() { return __builtin_cpu_supports("x86-64-v4") ? "x86-64-v4" : ""; }
 
 /// Compiles all kernels of `text`, runs each on random inputs in several row ranges, and compares.
-/// Bytes around the outputs must stay as they are. Code for wider registers must write the same
-/// bytes. Returns what was compiled.
+/// Bytes around the outputs must not change, and code for wider registers must write the same
+/// bytes. Returns the compiled kernels.
 inline codegen::CompiledKernels checkKernels(const std::string &text, RunOptions options = {}) {
   codegen::CompiledKernels none;
   mlir::OwningOpRef<mlir::ModuleOp> module = parse(text);
@@ -220,7 +220,7 @@ inline codegen::CompiledKernels checkKernels(const std::string &text, RunOptions
   return std::move(*compiled);
 }
 
-/// A kernel @k of one body.
+/// A kernel @k with the given body.
 inline std::string kernelText(const std::string &arguments, const std::string &body,
                               const std::string &name = "k") {
   return "plan.kernel @" + name + " {\n^bb0(" + arguments + "):\n" + body + "\n}\n";

@@ -30,7 +30,7 @@ std::string signature(const std::string &from, const std::string &to) {
   return " : (" + from + ") -> " + to + "\n";
 }
 
-/// One line that pads %x to %name; `shape` becomes the result's.
+/// The line of text that pads %input to %name; `shape` becomes the result's.
 std::string pad(const std::string &name, const std::string &input, Sizes &shape, const Sizes &low,
                 const Sizes &high, const Sizes &interior, const std::string &element,
                 const std::string &value) {
@@ -42,7 +42,7 @@ std::string pad(const std::string &name, const std::string &input, Sizes &shape,
          signature(from, type(shape, element));
 }
 
-/// One line that slides windows over the last two of four dimensions.
+/// The line of text that slides windows over the last two of four dimensions.
 std::string slide(const std::string &name, const std::string &input, Sizes &shape,
                   const Sizes &sizes, const Sizes &strides, const Sizes &dilations,
                   const std::string &element) {
@@ -158,7 +158,7 @@ TEST_P(Width, ConvolveChannels) {
 }
 
 TEST_P(Width, PadInsideWindows) {
-  // Nobody fuses these, but a body may hold them: choices then depend on reduced loops.
+  // The compiler does not fuse these, but a body may contain them: choices depend on reduced loops.
   Sizes shape{1, 2, 6, GetParam()};
   std::string input = "%x: " + type(shape, "f32");
   std::string body = pad("0", "x", shape, {0, 0, 1, 1}, {0, 0, 1, 1}, {0, 0, 0, 0}, "f32", "0.0") +

@@ -1,11 +1,11 @@
-//===- ColumnSeedsTest.cpp - seeds that are given up early ----------------===//
+//===- ColumnSeedsTest.cpp - seeds that are abandoned early ---------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// A seed that is taken back as soon as it cannot stay leaves nothing behind, and is one that would
-// not have stayed had it spread as far as it goes.
+// A seed that is undone as soon as it cannot pay off leaves no trace, and would not have been kept
+// after full propagation either.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/shard/ColumnSeeds.h"
@@ -24,7 +24,7 @@ using namespace gridloom;
 
 namespace {
 
-/// A program of products with weights and of operations between them, at random, of a few widths.
+/// A random program of products with weights and other operations between them, of a few widths.
 class RandomProgram {
 public:
   explicit RandomProgram(unsigned seed) : random(seed) {
@@ -56,7 +56,7 @@ private:
 
   int pick(size_t count) { return int(random() % count); }
 
-  /// Mostly of the latest values, so that programs are deep.
+  /// Mostly one of the latest values, so that programs are deep.
   Named pickValue() {
     size_t latest = std::min<size_t>(values.size(), 6);
     return values[values.size() - 1 - pick(latest)];
@@ -122,7 +122,7 @@ protected:
     func = *module->getOps<mlir::func::FuncOp>().begin();
   }
 
-  /// The splits of all values after seeding.
+  /// The shardings of all values after seeding.
   std::vector<dist::Sharding> seed(bool explains) {
     Propagation state(func, dist::Mesh::get(*module));
     state.run();
@@ -185,8 +185,8 @@ TEST_F(ColumnSeedsTest, AnAttemptThatStopsLeavesNothingBehind) {
     state.run([] { return true; });
     EXPECT_GT(countSplit(), 1);
     EXPECT_LT(countSplit(), count);
-    EXPECT_GT(state.countReshards(ignore), 0); // where it stopped
-    EXPECT_EQ(state.getLeastReshards(), 0);    // and might have gone on
+    EXPECT_GT(state.countReshards(ignore), 0); // the part propagated so far needs some
+    EXPECT_EQ(state.getLeastReshards(), 0);    // but going on might remove them
     return false;
   }));
   EXPECT_EQ(countSplit(), 0);

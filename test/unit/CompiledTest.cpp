@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 //
 // Each small program is compiled from the shard phase on, run on in-process ranks, and compared
-// with what the interpreter makes of it unsplit.
+// with the unsplit program in the interpreter.
 //
 //===----------------------------------------------------------------------===//
 #include "EquivalenceCases.h"
@@ -52,7 +52,7 @@ TEST_P(Compiled, AgreesWithTheInterpreter) {
   compile.startFrom = "shard";
   compile.mesh = mesh;
   compile.quiet = true;
-  // Where no input has a first dimension to split, the output's is.
+  // Where no input has a first dimension to split, split the output's.
   bool bare = test.arguments.empty() || llvm::StringRef(test.arguments[0]).contains("<1x");
   if (bare && *mesh) {
     std::string dims = "{data}";

@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Random communication of up to 64 ranks with up to 4 communicators each, in one global order, must
-// be accepted. Damaged at one place it must be judged as a search over all orders of execution
-// judges it, on small plans, or as random orders of execution turn out, on large ones.
+// be accepted. With one fault planted, the verdict must match a search over all orders of execution
+// on small plans, and random orders of execution on large ones.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/Deadlock.h"
@@ -88,7 +88,7 @@ private:
     }
   }
 
-  /// All groups of a communicator call it, as ranks of one program do, or only one group.
+  /// A call by all groups of a communicator, as ranks of one program make it, or by only one group.
   void addCall() {
     Communicator &chosen = communicators[random() % communicators.size()];
     bool all = random() % 2;
@@ -114,7 +114,7 @@ private:
         {.kind = Kind::Recv, .peer = from, .channel = channel});
   }
 
-  /// What comes on a stream from now on waits for what another stream has got so far.
+  /// Later work of a stream waits for the present work of another stream.
   void addEvent() {
     StageTrace &rank = ranks[random() % numRanks];
     auto &from = rank.streams[random() % rank.streams.size()].items;
@@ -133,7 +133,7 @@ private:
   int64_t numChannels = 0, numEvents = 0;
 };
 
-/// Swaps two items of one stream, drops one, or moves one to another stream.
+/// Drops one item of a stream or swaps two neighbours.
 void damage(std::vector<StageTrace> &ranks, std::mt19937 &random) {
   std::vector<std::vector<Item> *> streams;
   for (StageTrace &rank : ranks)
@@ -146,12 +146,12 @@ void damage(std::vector<StageTrace> &ranks, std::mt19937 &random) {
     items.erase(items.begin() + at);
     return;
   }
-  // Neighbours: what changes order, and little else.
+  // A swap of neighbours changes the order and little else.
   std::swap(items[at], items[at + 1 < items.size() ? at + 1 : 0]);
 }
 
-/// One run, or all runs, of a plan. Written apart from what it judges: a state is how far each
-/// stream is, and moves are tried one by one.
+/// Executes a plan: one run, or all possible runs. Independent of the code under test: a state is
+/// the position of each stream, and moves are tried one by one.
 class Execution {
 public:
   explicit Execution(const std::vector<StageTrace> &ranks) {
@@ -174,7 +174,7 @@ public:
     return true;
   }
 
-  /// The state after stream `i` moves, with all that must move with it; empty when it cannot.
+  /// The state after stream `i` moves, with all that must move with it; empty if it cannot move.
   State move(const State &state, size_t i) const {
     const Item *item = getHead(state, i);
     if (!item)
@@ -212,7 +212,7 @@ public:
     return next;
   }
 
-  /// True when some order of execution gets stuck; nothing when there are too many states to know.
+  /// True if some order of execution gets stuck; nothing if there are more than `maxStates` states.
   std::optional<bool> searchDeadlock(size_t maxStates) const {
     std::set<State> seen{getStart()};
     std::vector<State> open{getStart()};

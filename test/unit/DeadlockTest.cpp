@@ -65,7 +65,7 @@ TEST(Deadlock, ThreeStagesInARing) {
   };
   EXPECT_THAT(findDeadlock({member(0, 1, 2, 0, 2), member(1, 2, 0, 1, 0), member(2, 0, 1, 2, 1)}),
               Optional(HasSubstr("a cycle")));
-  // One that receives first lets the others end, when what it sends needs nothing it receives.
+  // A stage that receives and sends on separate streams breaks the cycle.
   EXPECT_EQ(findDeadlock({stage(0, {{"recv", {recv(2, 2)}}, {"send", {send(1, 0)}}}),
                           member(1, 2, 0, 1, 0), member(2, 0, 1, 2, 1)}),
             std::nullopt);

@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Programs of one or a few operations, in f64: the gradient of their weighted output along random
-// directions must be the central difference of the output. What has no pullback is refused, one by
-// one.
+// directions must equal the central difference of the output. Operations without a pullback must be
+// refused.
 //
 //===----------------------------------------------------------------------===//
 #include "EquivalenceCases.h"
@@ -32,13 +32,13 @@ bool isRefused(llvm::StringRef name) {
          });
 }
 
-/// Cases that change in steps only.
+/// Piecewise constant cases.
 constexpr llvm::StringLiteral kFlat[] = {"floor", "ceil", "sign", "round_nearest_even"};
 
 bool isFloatType(const std::string &type) { return type.find("f32") != std::string::npos; }
 
-/// Forms that have a pullback of their own, beside those of kCases: updates of which some go to one
-/// place and some nowhere, products with zeros, padding that windows and convolutions leave out.
+/// Variants with pullbacks of their own, in addition to kCases: scatters with repeated and dropped
+/// indices, products with zeros, padding that windows and convolutions do not reach.
 std::vector<Case> listFurtherCases() {
   return {
       {"scatter_rows_replaced",
@@ -99,7 +99,7 @@ std::vector<Case> listFurtherCases() {
   };
 }
 
-/// Cases of floats that become floats.
+/// Cases with float inputs and a float result.
 std::vector<Case> listCases() {
   std::vector<Case> cases = listFurtherCases();
   for (const Case &test : kCases)
@@ -108,7 +108,7 @@ std::vector<Case> listCases() {
   return cases;
 }
 
-/// Random numbers of f64.
+/// Random f64 tensors.
 class Numbers {
 public:
   HostTensor make(llvm::ArrayRef<int64_t> shape, double low, double high) {
@@ -139,7 +139,7 @@ double dot(const HostTensor &x, const HostTensor &y) {
 
 std::string nameArgument(size_t i) { return {static_cast<char>('a' + i)}; }
 
-/// The case in f64, with its result times argument %cotangent as output.
+/// The case in f64; the output is its result times argument %cotangent.
 std::string makeProgram(const Case &test) {
   std::string text = "func.func @main(";
   for (auto [i, type] : llvm::enumerate(test.arguments)) {
@@ -160,7 +160,7 @@ std::string makeProgram(const Case &test) {
   return text;
 }
 
-/// Adds outputs NAME.grad.
+/// Adds the gradients as outputs NAME.grad.
 mlir::LogicalResult differentiate(Context &context, mlir::ModuleOp module, const Case &test) {
   mlir::PassManager manager(context.get());
   DifferentiateOptions options;
@@ -179,7 +179,7 @@ protected:
     return ::differentiate(context, module, GetParam());
   }
 
-  /// Values where the functions are smooth.
+  /// Inputs where the functions are smooth.
   NamedTensors makeInputs(mlir::ModuleOp module) {
     Case test = GetParam();
     test.arguments.push_back(test.result); // %cotangent
@@ -260,7 +260,7 @@ INSTANTIATE_TEST_SUITE_P(Operations, Derivative, ::testing::ValuesIn(listCases()
                          [](const auto &info) { return std::string(info.param.name); });
 
 //===----------------------------------------------------------------------===//
-// Where the operation is a polynomial
+// Polynomial operations, exactly
 //===----------------------------------------------------------------------===//
 
 /// In exact arithmetic <ct, J v> = <J^T ct, v> holds bit by bit, if J v is exact, too. Along a
@@ -269,7 +269,7 @@ INSTANTIATE_TEST_SUITE_P(Operations, Derivative, ::testing::ValuesIn(listCases()
 /// differences D^k (Jordan 1965, section 59).
 class ExactDerivative {
 public:
-  /// Polynomials of at most this degree.
+  /// The highest degree.
   static constexpr int kDegree = 8;
   enum Verdict { NoPolynomial, NoPullback, Wrong, Exact };
 
@@ -306,7 +306,7 @@ public:
   }
 
 private:
-  /// Whole numbers from -`most` to `most`, none of them 0; far apart where `most` is large, so that
+  /// Nonzero whole numbers from -`most` to `most`. With a large `most` they are far apart, so that
   /// no small step changes their order.
   HostTensor makeIntegers(llvm::ArrayRef<int64_t> shape, double most) {
     std::vector<double> values = numbers.make(shape, -most, most).toDoubles();
@@ -328,7 +328,7 @@ private:
     return inputs;
   }
 
-  /// The derivative of the output's sum at 0; nothing if it is no polynomial.
+  /// The derivative of the output's sum at 0; nothing if it is not a polynomial.
   std::optional<loom::Exact> differentiateAlong(mlir::ModuleOp module, const NamedTensors &inputs,
                                                 std::map<std::string, HostTensor> &direction) {
     std::vector<loom::Exact> differences;
@@ -443,7 +443,7 @@ TEST(BatchNormalization, HasItsPublishedDerivative) {
 }
 
 //===----------------------------------------------------------------------===//
-// Where there are several derivatives
+// Ties: points with several derivatives
 //===----------------------------------------------------------------------===//
 
 class Ties : public ::testing::Test {
@@ -489,7 +489,7 @@ TEST_F(Ties, AreHalvedOrGoToOneSide) {
 }
 
 TEST_F(Ties, PowersOfZeroHaveNoNan) {
-  // a ^ b at b = 0: the slope by a is 0, that by b is log a, and 0 where a is 0.
+  // a ^ b at b = 0: the derivative by a is 0, and by b it is log a, or 0 where a is 0.
   EXPECT_EQ(differentiate("%r = loom.power %a, %b : tensor<3xf64>", {0, 1, 2}),
             (Lists{{0, 0, 0}, {0, 0, std::log(2.0)}}));
 }
@@ -509,7 +509,7 @@ TEST_F(Ties, OfReductionsAreSharedAndOfWindowsGoToTheFirst) {
 }
 
 TEST_F(Ties, FlatOperationsAreConstants) {
-  // x - max x, and a * b where only one factor counts.
+  // x - max x, and a * b with one factor held constant.
   EXPECT_EQ(differentiate("%m = loom.reduce max %a dims = [0] {loom.flat} : (tensor<3xf64>) -> "
                           "tensor<f64>\n"
                           "%w = loom.broadcast %m dims = [] : (tensor<f64>) -> tensor<3xf64>\n"

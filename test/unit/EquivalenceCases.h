@@ -19,9 +19,9 @@ namespace gridloom::testing {
 
 struct Case {
   std::string name;
-  /// Types of the arguments %a, %b, ...; `index ` before one for indices below 12.
+  /// Types of the arguments %a, %b, ...; the prefix `index ` asks for indices below 12.
   std::vector<std::string> arguments;
-  /// Makes %r.
+  /// Defines %r.
   std::string body;
   std::string result;
 };
@@ -453,7 +453,7 @@ inline const std::vector<Case> kCases = withUnaryFunctions({
      "high = [2] dilations = [1] : "
      "(tensor<11x4xf32>) -> tensor<3x4xf32>",
      "tensor<3x4xf32>"},
-    // Partial sums that linear operations pass on, or must not.
+    // Partial sums that linear operations may keep, and others must not.
     {"sums_of_products",
      {kFloats, "tensor<24x6xf32>"},
      "%0 = loom.dot_general %a, %b batch = [] x [] contract = [1] x [0] : (tensor<12x24xf32>, "
@@ -531,7 +531,7 @@ inline const std::vector<Case> kCases = withUnaryFunctions({
      "tensor<4x6x12xf32>"},
 });
 
-/// The SHA-256 of a file, as plans name it; empty when it cannot be read.
+/// A file's SHA-256 in hexadecimal, as plans record it; empty if it cannot be read.
 inline std::string getDigest(const std::filesystem::path &file) {
   auto buffer = llvm::MemoryBuffer::getFile(file.string());
   if (!buffer)

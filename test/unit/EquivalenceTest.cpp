@@ -1,12 +1,12 @@
-//===- EquivalenceTest.cpp - split programs compute what unsplit ones do --===//
+//===- EquivalenceTest.cpp - split programs equal unsplit ones ------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// Programs of one or a few operations, each value with a sharding of its own over small meshes, are
+// Programs of one or a few operations, each value with its own sharding over small meshes, are
 // partitioned and interpreted on virtual ranks in exact mode: the outputs must be the unsplit
-// program's, bit by bit, also after communication has been rearranged.
+// program's, bit by bit, also after the communicate phase.
 //
 //===----------------------------------------------------------------------===//
 #include "EquivalenceCases.h"
@@ -39,7 +39,7 @@ const Axes kMeshes[] = {{"2", {{"x", 2}}},
                         {"2x2", {{"x", 2}, {"y", 2}}},
                         {"2x3", {{"x", 2}, {"y", 3}}},
                         {"2x2x2", {{"x", 2}, {"y", 2}, {"z", 2}}}};
-/// Random shardings of all values per case and mesh, beside the ones where all follow the first.
+/// Random shardings per case and mesh, besides those where every value follows the first.
 constexpr int kSamples = 40;
 
 class Equivalence : public ::testing::TestWithParam<Case> {
@@ -52,8 +52,8 @@ protected:
     dist::MeshOp::create(builder, builder.getUnknownLoc(), "mesh", builder.getArrayAttr(list));
   }
 
-  /// A sharding that puts each axis, in a random order, on a random dimension or none, whether the
-  /// sizes divide or not, in granules of up to three elements.
+  /// A sharding that puts each axis, in a random order, on a random dimension or none, also where
+  /// sizes do not divide, in granules of up to three elements.
   dist::ShardingAttr makeSharding(mlir::RankedTensorType type, const dist::Mesh &mesh) {
     auto pick = [&](int64_t low, int64_t high) {
       return std::uniform_int_distribution<int64_t>(low, high)(random);

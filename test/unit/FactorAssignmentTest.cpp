@@ -5,11 +5,11 @@
 //===----------------------------------------------------------------------===//
 //
 // For every operation, every assignment of mesh axes to the factors of its rule that shardings can
-// say: the operands and the result are split so, the splits that the shard phase writes have to be
-// the assignment, the program is partitioned, the local operation has to be the one the splits
-// name, and the program, interpreted on virtual ranks in exact mode, must be the unsplit one bit by
-// bit. With sizes that divide, and sizes that do not. The same where all values are whole and only
-// the operation's splits say otherwise, as a program written by hand may.
+// express: operands and result are split accordingly, the shard phase must write the assignment as
+// the operation's splits, the partitioned operation must have the local shapes of those splits, and
+// the program, interpreted on virtual ranks in exact mode, must equal the unsplit one bit by bit.
+// Sizes divide in one variant and not in the other. The same where all values are replicated and
+// only the operation's splits name axes, as in a program written by hand.
 //
 //===----------------------------------------------------------------------===//
 #include "EquivalenceCases.h"
@@ -41,7 +41,7 @@ const MeshShape kMeshes[] = {{"2", {2}},      {"3", {3}},      {"4", {4}},
                              {"6", {6}},      {"8", {8}},      {"2x2", {2, 2}},
                              {"2x3", {2, 3}}, {"2x4", {2, 4}}, {"2x2x2", {2, 2, 2}}};
 
-/// The case with sizes that divide by nothing: every size in a tensor's type is replaced.
+/// The case with sizes that no axis divides: every size in a tensor's type is replaced.
 std::string makeUneven(const std::string &text) {
   static const std::map<std::string, std::string> sizes = {
       {"24", "15"}, {"18", "10"}, {"12", "7"}, {"6", "5"}, {"4", "3"}};
@@ -64,7 +64,7 @@ std::string makeUneven(const std::string &text) {
   return result;
 }
 
-/// Every list that puts each of the axes on one of the factors, or none, in every order.
+/// All assignments of each axis to one factor or none, in every order within a factor.
 std::vector<std::vector<dist::AxisList>>
 enumerateAssignments(size_t factors, llvm::ArrayRef<mlir::StringAttr> axes) {
   std::vector<std::vector<dist::AxisList>> all = {std::vector<dist::AxisList>(factors)};
@@ -82,7 +82,7 @@ enumerateAssignments(size_t factors, llvm::ArrayRef<mlir::StringAttr> axes) {
   return all;
 }
 
-/// The operation whose result is %r.
+/// The operation that defines %r.
 mlir::Operation *getSubject(mlir::ModuleOp module) {
   auto function = *module.getOps<mlir::func::FuncOp>().begin();
   return function.front().getTerminator()->getOperand(0).getDefiningOp();
@@ -99,7 +99,7 @@ protected:
                                 builder.getArrayAttr(list));
   }
 
-  /// Leaves every value whole, and puts every operation into one stage.
+  /// Replicates every value, and puts every operation into one stage.
   static void setWhole(mlir::ModuleOp module) {
     dist::Mesh mesh(dist::getMesh(module));
     auto function = *module.getOps<mlir::func::FuncOp>().begin();
@@ -116,14 +116,14 @@ protected:
     setOutput(module);
   }
 
-  /// The program's output is as the subject's result is.
+  /// Gives the program's output the sharding of the subject's result.
   static void setOutput(mlir::ModuleOp module) {
     auto function = *module.getOps<mlir::func::FuncOp>().begin();
     function.setResultAttr(0, dist::kSharding, dist::getSharding(getSubject(module)->getResult(0)));
     function.setResultAttr(0, dist::kOrigin, dist::OriginAttr::get(module.getContext(), "test"));
   }
 
-  /// Splits the subject's tensors as assigned; other values are whole.
+  /// Splits the subject's tensors by the assignment; other values are replicated.
   static void shard(mlir::ModuleOp module, const std::vector<dist::AxisList> &assignment) {
     setWhole(module);
     dist::Mesh mesh(dist::getMesh(module));
@@ -138,7 +138,7 @@ protected:
     setOutput(module);
   }
 
-  /// Has the shard phase write all splits, then verify them. False when it does not.
+  /// Runs the passes of the shard phase that write and verify splits. False if one fails.
   bool chooseSplits(mlir::ModuleOp module) {
     mlir::PassManager manager(context.get());
     manager.addPass(createDeclareStorage());
@@ -165,13 +165,13 @@ protected:
     splits.factors = dist::FactorSplits(rule.sizes.size());
     splits.factors.axes.assign(assignment.begin(), assignment.end());
     subject->setAttr(dist::kSplits, splits.getAttr(module.getContext()));
-    if (mlir::isa<loom::GetWeightOp>(subject)) // is read as it lies in memory
+    if (mlir::isa<loom::GetWeightOp>(subject)) // the storage must match
       dist::setStorage(subject->getResult(0),
                        dist::project(rule, 0, splits.factors, mesh).getAttr(mesh));
     return dist::findFault(rule, splits.factors, mesh).empty();
   }
 
-  /// The shardings that the subject's splits make of its tensors: operands, then results.
+  /// The shardings of the subject's tensors by its splits: operands, then results.
   static llvm::SmallVector<dist::Sharding> getShardings(mlir::Operation *subject,
                                                         const dist::Mesh &mesh) {
     dist::ShardingRule rule = mlir::cast<dist::ShardingRuleInterface>(subject).getShardingRule();
@@ -180,7 +180,7 @@ protected:
     return dist::getSplitShardings(subject, rule, *splits, mesh);
   }
 
-  /// The permutes that a price of the subject's splits counts on.
+  /// The number of permutes in the price of the subject's splits.
   static size_t countWindowMoves(mlir::Operation *subject, const dist::Mesh &mesh) {
     dist::ShardingRule rule = mlir::cast<dist::ShardingRuleInterface>(subject).getShardingRule();
     auto splits = dist::readSplits(subject, rule, mesh);
@@ -203,9 +203,9 @@ protected:
     return count;
   }
 
-  /// Partitions the module, and checks that its result is made as the splits say, of the shards
-  /// that they name: windows apart, which are wider, and what is made otherwise than by the
-  /// operation itself. Windows are fetched as their price says.
+  /// Partitions the module, and checks that its result is computed from the shards that the splits
+  /// name. Windows, which are wider, are compared by their number of permutes; results of other
+  /// operations than the subject's kind are not compared.
   void partition(mlir::ModuleOp module) {
     dist::Mesh mesh(dist::getMesh(module));
     mlir::Operation *subject = getSubject(module);
@@ -281,7 +281,7 @@ protected:
         shard(*split, assignment);
         ASSERT_TRUE(chooseSplits(*split)) << shape.name << ": " << context.takeError();
         if (!isSplit(*split, assignment))
-          continue; // shardings cannot say it
+          continue; // shardings cannot express it
         check(*split, inputs, (*expected)["out"], shape.name);
         if (HasFatalFailure())
           return;
@@ -325,13 +325,13 @@ TEST_P(FactorAssignment, SplitIsUnsplit) {
 INSTANTIATE_TEST_SUITE_P(Operations, FactorAssignment, ::testing::ValuesIn(kCases),
                          [](const auto &info) { return std::string(info.param.name); });
 
-/// Loops and branches have bodies, not factors: test/python/test_control_flow.py splits what they
-/// carry.
+/// Loops and branches have bodies, not factors: test/python/test_control_flow.py splits the values
+/// that they carry.
 bool hasBody(mlir::RegisteredOperationName name) {
   return name.getStringRef() == "loom.while" || name.getStringRef() == "loom.if";
 }
 
-/// Every operation that has a rule is the last one of some case.
+/// Every operation with a rule is the subject of some case.
 TEST(FactorAssignmentCoverage, EveryOperationHasACase) {
   Context context;
   std::set<std::string> covered;

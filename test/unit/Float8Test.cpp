@@ -4,8 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Kernels and the runtime convert by operations on bits, the reference by LLVM's APFloat. Every
-// code is widened; every f16 and bf16, and f32 and f64 around every step and end, are narrowed.
+// Kernels and the runtime convert by bit operations, the reference by LLVM's APFloat. Every code is
+// widened; every f16 and bf16 is narrowed, and so are the f32 and f64 around every rounding
+// boundary and range limit.
 //
 //===----------------------------------------------------------------------===//
 #include "support/NarrowFloat.h"
@@ -41,8 +42,8 @@ HostTensor allOf16Bits(ElementKind kind) {
   return values;
 }
 
-/// Each code's value and the middles between neighbours, with the numbers right below and above;
-/// what no code is near; of both signs.
+/// Each code's value and the midpoints between neighbours, each with its next smaller and larger
+/// number; numbers far from any code; all with both signs.
 template <typename T> HostTensor edges(ElementKind of, ElementKind kind) {
   std::vector<T> values = {0,
                            std::numeric_limits<T>::denorm_min(),
@@ -55,7 +56,7 @@ template <typename T> HostTensor edges(ElementKind of, ElementKind kind) {
   std::vector<double> steps = allCodes(of).toDoubles();
   llvm::erase_if(steps, [](double x) { return !std::isfinite(x) || std::signbit(x); });
   llvm::sort(steps);
-  steps.push_back(2 * steps.back() - steps[steps.size() - 2]); // the first beyond the end
+  steps.push_back(2 * steps.back() - steps[steps.size() - 2]); // the first out of range
   for (size_t i = 0; i + 1 < steps.size(); ++i)
     for (double x : {steps[i], (steps[i] + steps[i + 1]) / 2, steps[i + 1]})
       for (T near : {std::nextafter(T(x), T(0)), T(x), std::nextafter(T(x), T(1e30))})
@@ -109,7 +110,7 @@ TEST(Float8, TheRuntimeConvertsAsTheReference) {
   compareRuntime<Float8E5M2FNUZ>("f8E5M2FNUZ");
 }
 
-/// ONNX's two tables of what Cast makes of numbers without a neighbour on both sides.
+/// ONNX's two tables of the results of Cast for special and out-of-range numbers.
 TEST(Float8, TheReferenceFollowsOnnxTables) {
   double inf = std::numeric_limits<double>::infinity();
   std::vector<double> values = {0.0, -0.0, inf, -inf, 1e6, -1e6, 464, 465, 61440, 61439};

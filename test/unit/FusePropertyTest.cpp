@@ -1,11 +1,11 @@
-//===- FusePropertyTest.cpp - fused programs compute what they fuse ---------===//
+//===- FusePropertyTest.cpp - fused programs compute the same ---------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
 // Random tensor programs are evaluated before and after layout and fusion. In exact mode both must
-// agree bit by bit: strides, merged dimensions, alpha and kernels change how, not what.
+// agree bit by bit: strides, merged dimensions, alpha and kernels must not change the result.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/fuse/Fuse.h"
@@ -109,7 +109,7 @@ private:
 
   void addOperation() {
     Value x = pick();
-    // One number can only be computed with or spread out.
+    // A scalar can only be computed with or broadcast.
     switch (x.shape.empty() ? below(4) : below(16)) {
     case 0: {
       std::string name = (const char *[]){"exp", "tanh", "negate", "rsqrt"}[below(4)];
@@ -240,7 +240,7 @@ private:
     std::string index = type({rows}, "i64");
     body += "  " + c + " = loom.constant dense<[" + indices + "]> : " + index + "\n";
     if (below(2)) {
-      // The same place, counted from the end.
+      // The same position, counted from the end.
       body += "  " + c + "s = loom.constant dense<" + std::to_string(size) + "> : " + index + "\n";
       body += "  " + c + "z = loom.constant dense<0> : " + index + "\n";
       body += "  " + c + "n = loom.subtract " + c + ", " + c + "s : " + index + "\n";
@@ -270,7 +270,7 @@ private:
         result);
   }
 
-  /// All parts of x along a dimension, of which products, kernels and reshapes may each take some.
+  /// Slices of x along a dimension; products, kernels and reshapes may each use some of them.
   void addParts(const Value &x) {
     int64_t dim = below(x.shape.size()), size = x.shape[dim], at = 0;
     while (at < size) {
@@ -285,7 +285,7 @@ private:
     }
   }
 
-  /// Joins x and values that differ from it in one dimension at most.
+  /// Concatenates x and values that differ from it in at most one dimension.
   void addJoin(const Value &x) {
     int64_t dim = below(x.shape.size());
     std::string names = x.name, types = type(x.shape);
@@ -349,7 +349,7 @@ private:
         result);
   }
 
-  /// A linear layer on a weight that may be padded, with a bias or not.
+  /// A linear layer with a weight that may be padded, with or without a bias.
   void addWeightDot(const Value &x) {
     int64_t inner = x.shape.back(), outer = (const int64_t[]){2, 4, 8}[below(3)];
     std::string number = std::to_string(next++), bytes = std::to_string(4 * inner * outer);
@@ -428,14 +428,14 @@ TEST(FuseProperty, FusedProgramsComputeTheSame) {
           << printed;
     }
   }
-  // The programs exercise what they are for.
+  // Enough programs had the operations under test.
   EXPECT_GT(matmuls, 300);
   EXPECT_GT(kernels, 1000);
   EXPECT_GT(padded, 30);
 }
 
 /// Runs `text` on small whole numbers before and after layout and fusion; both must agree bit by
-/// bit. Counts the calls of type Op after it.
+/// bit. Returns the number of operations of type Op afterwards.
 template <typename Op>
 int compare(const std::string &text, const std::vector<Shape> &shapes, const LayoutOptions &layout,
             const FuseOptions &fuse) {
@@ -502,8 +502,8 @@ struct ConvolutionCase {
   }
 };
 
-/// In NCHW, and with the channels last where TF32 allows tensor cores: bias, residual, groups,
-/// padding on one side, and a weight that the prologue transposes.
+/// In NCHW, and with channels last where TF32 allows tensor cores: bias, residual, groups, padding
+/// on one side, and a weight that the prologue transposes.
 TEST(FuseProperty, LibraryConvolutionsComputeTheSame) {
   for (std::string tf32 : {"", " tf32"}) {
     std::string text = R"(
@@ -529,7 +529,7 @@ TEST(FuseProperty, LibraryConvolutionsComputeTheSame) {
   }
 }
 
-/// The same for a CPU's library, with the channels last: pools and the mean of all positions, too.
+/// The same for a CPU's library, with channels last; also pools and a global average.
 TEST(FuseProperty, CpuConvolutionsComputeTheSame) {
   const char *text = R"(
     func.func @main(%x: tensor<2x3x6x8xf32> {loom.name = "x0"}, %v: tensor<4x3x3x3xf32> {loom.name = "x1"},
@@ -552,9 +552,9 @@ TEST(FuseProperty, CpuConvolutionsComputeTheSame) {
       compareOnCpu<plan::ConvolutionOp>(text, {{2, 3, 6, 8}, {4, 3, 3, 3}, {5, 4, 1, 1}, {4}}), 2);
 }
 
-/// Zeros between elements in one and in two dimensions, more of them than the window has elements,
-/// padding that reaches beyond the input and padding that leaves elements out, groups, and a stride
-/// in the other dimension: each phase is a call.
+/// Zeros between elements in one and in two dimensions, also more zeros than window elements;
+/// padding beyond the input and negative padding; groups, and a stride in the other dimension. Each
+/// phase is a call.
 TEST(FuseProperty, ConvolutionsOfDilatedInputsComputeTheSame) {
   const std::pair<ConvolutionCase, int> cases[] = {
       {{"strides = [1, 1] low = [1, 1] high = [2, 1] input_dilations = [2, 2] dilations = [1, 1] "
@@ -586,13 +586,13 @@ TEST(FuseProperty, ConvolutionsOfDilatedInputsComputeTheSame) {
     std::string text = each.write();
     EXPECT_EQ(compareOnCpu<plan::ConvolutionOp>(text, {each.input, each.weight}), calls)
         << each.attributes;
-    // On GPUs zeros are put in, and there is one product.
+    // GPUs insert the zeros and run one product.
     EXPECT_EQ(compareOnGpu<plan::MatmulOp>(text, {each.input, each.weight}), 1) << each.attributes;
   }
 }
 
-/// Convolutions as products: few positions of several images, a window larger than the result, one
-/// of all elements, also with a distance between them, and strides.
+/// Convolutions as products: few positions of several images, a window larger than the result, a
+/// window over all elements, also dilated, and strides.
 TEST(FuseProperty, ConvolutionsAsProductsComputeTheSame) {
   const char *plain = "strides = [1, 1] low = [0, 0] high = [0, 0] input_dilations = [1, 1] "
                       "dilations = [1, 1] groups = 1";
@@ -620,7 +620,7 @@ TEST(FuseProperty, ConvolutionsAsProductsComputeTheSame) {
         << each.attributes;
 }
 
-/// Transposed heads, a scale, a mask that repeats, and values narrower than keys.
+/// Transposed heads, a scale, a mask that broadcasts, and values narrower than keys.
 TEST(FuseProperty, LibraryAttentionComputesTheSame) {
   std::string text = R"(
     func.func @main(%q32: tensor<2x3x2x8xf32> {loom.name = "x0"}, %k32: tensor<2x5x2x8xf32> {loom.name = "x1"},

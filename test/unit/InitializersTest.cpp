@@ -1,4 +1,4 @@
-//===- InitializersTest.cpp - what parameters begin with ------------------===//
+//===- InitializersTest.cpp - initial values of parameters ----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -40,7 +40,7 @@ TEST(Initializers, Distributions) {
   expectDraw(resolve("uniform(-1, 3)"), Distribution::Uniform, -1, 3);
 }
 
-// Bounds and deviations that torch.nn.init gives for a weight of fans 12 and 20.
+// Bounds and standard deviations of torch.nn.init for a weight of fans 12 and 20.
 TEST(Initializers, Gains) {
   Fans fans{12, 20};
   double xavier = std::sqrt(6.0 / 32);
@@ -93,8 +93,8 @@ TEST(Initializers, LaterRulesWin) {
   }
 }
 
-// The layers of x [2, 3]: weights as MatMul and as Gemm with transB have them, a table, a batch of
-// matrices, a window, and a vector.
+// Weights as MatMul and Gemm with transB use them, a transposed one, a batch of matrices, a table,
+// a window, an LSTM's weight, and a vector.
 TEST(Initializers, FansAreByUse) {
   Context context;
   auto module = context.parse(R"(

@@ -1,10 +1,10 @@
-//===- InterferenceTest.cpp - which buffers are in use at once ------------===//
+//===- InterferenceTest.cpp - which buffers are live at once --------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// Stretches of runs leave out most pairs of buffers: none that could not share memory.
+// Live ranges rule out most pairs of buffers, but none that cannot share memory.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/allocate/Interference.h"
@@ -24,8 +24,7 @@ namespace {
 constexpr const char *streams[] = {"compute", "send stage 1", "recv stage 1"};
 constexpr const char *type = " : !plan.buffer<tensor<32xf32>>)";
 
-/// Copies on several streams, with waits for each other here and there; with `repeats` a part of
-/// them in a repeat.
+/// Copies on several streams with occasional waits; with `repeats` a third of them in a repeat.
 std::string makeProgram(std::mt19937 &random, bool repeats) {
   constexpr int buffers = 40, steps = 90;
   std::string text = "plan.program @main {\n"
@@ -42,7 +41,7 @@ std::string makeProgram(std::mt19937 &random, bool repeats) {
     if (repeats && i == 2 * steps / 3)
       text += "  }\n  }\n  plan.block {\n";
     std::string stream = streams[random() % 3], other = streams[random() % 3];
-    // Of the latest buffers, so that most are used for a while only.
+    // One of the latest buffers, so that most buffers have short lives.
     auto pick = [&] {
       return "%b" +
              std::to_string(std::min<unsigned>(i * buffers / steps + random() % 4, buffers - 1));
@@ -92,7 +91,7 @@ TEST(Interference, StretchesLeaveOutNoPairThatConflicts) {
         conflicts += !share;
       }
     if (repeats)
-      continue; // what is in several iterations is looked at with all others
+      continue; // buffers live across iterations overlap all others
     left += overlapping.size();
     all += buffers.size() * (buffers.size() - 1) / 2;
   }

@@ -175,14 +175,14 @@ TEST_F(InterpreterMachine, ShardsThatDoNotDivideArePoisoned) {
                      in(floats({3}, {1, 2, 3}))),
               ElementsAre(-1, -2, -3))
       << context.takeError();
-  // A reduction that forgets to mask it shows.
+  // A reduction that does not mask the padding gives another result.
   EXPECT_THAT(
       runOne(program(both, "tensor<1xf32>",
                      R"(%y = dist.all_reduce %x over ["data", "model"] sum : tensor<1xf32>)",
                      "[{}]", "tensor<1xf32>"),
              in(floats({3}, {1, 2, 3}))),
       ElementsAre(::testing::IsNan()));
-  // Granules of two: six elements over four ranks are 2, 2, 2 and none.
+  // Granules of two: the four ranks hold 2, 2, 2 and 0 of six elements.
   std::string granules = R"([{"data", "model"} * 2])";
   EXPECT_THAT(runOne(program(granules, "tensor<2xi64>", "%y = loom.negate %x : tensor<2xi64>",
                              granules, "tensor<2xi64>", "tensor<6xi64>"),
@@ -213,7 +213,7 @@ TEST_F(InterpreterMachine, ReplicasMustBeEqual) {
                     HasSubstr("element 0 is -5 and -6")));
 }
 
-/// Two stages, two devices each, and two micro-batches.
+/// Two stages of two devices each, and two micro-batches.
 constexpr const char *kPipeline = R"(
   module attributes {dist.stage_axis = "stage"} {
   dist.mesh @mesh <["stage" = 2, "micro" = 2, "data" = 2]>
@@ -278,7 +278,7 @@ TEST_F(InterpreterMachine, StagesThatDisagreeOnACollectiveAreNamed) {
 }
 
 TEST_F(InterpreterMachine, KernelsAndMatmulsComputeWhatTheyFuse) {
-  // A transposed right side, scaled, with a bias and a padded weight's rows.
+  // A transposed right side, scaled, with a bias and a weight with padded rows.
   std::string text = R"(
     loom.weight @w : tensor<3x2xf32> from <"", offset = 0, bytes = 24>
     plan.kernel @k {
@@ -310,7 +310,7 @@ TEST_F(InterpreterMachine, KernelsAndMatmulsComputeWhatTheyFuse) {
   EXPECT_THAT((*outputs)["out"].getValues<int64_t>(), ElementsAre(0, 0, 0, 0));
 }
 
-/// The same tiny two-layer network whole, and split over data and model with a partial sum.
+/// The same tiny two-layer network unsplit, and split over data and model with a partial sum.
 TEST_F(InterpreterMachine, SplitEqualsUnsplitBitByBitInExactMode) {
   std::string weights = R"(
     loom.weight @w1 : tensor<6x8xf32> from <"", offset = 0, bytes = 192>

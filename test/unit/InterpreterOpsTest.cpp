@@ -27,8 +27,8 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 class InterpreterOps : public ::testing::Test {
 protected:
-  /// Evaluates the one loom operation `text` names %r; arguments are %a, %b, ... of the given
-  /// types.
+  /// Evaluates the one loom operation in `text` that defines %r; arguments are %a, %b, ... of the
+  /// given types.
   llvm::FailureOr<HostTensor> evaluate(const std::string &text,
                                        llvm::ArrayRef<HostTensor> operands) {
     std::string arguments;
@@ -54,7 +54,7 @@ protected:
     return results->front();
   }
 
-  /// The result's elements; empty when it failed.
+  /// The result's elements; empty if evaluation failed.
   std::vector<double> values(const std::string &text, llvm::ArrayRef<HostTensor> operands) {
     llvm::FailureOr<HostTensor> result = evaluate(text, operands);
     return succeeded(result) ? result->toDoubles() : std::vector<double>();
@@ -117,7 +117,7 @@ TEST_F(InterpreterOps, PadsAndWindows) {
                      "(tensor<2x3xf32>) -> tensor<2x2x2xf32>",
                      {x}),
               ElementsAre(1, 2, 2, 3, 4, 5, 5, 6));
-  // Positions stay in place, windows follow in the order of their dimensions.
+  // Positions keep their dimensions; window dimensions follow in the order of `dims`.
   EXPECT_THAT(
       values("loom.window %a dims = [0, 1] sizes = [2, 2] strides = [1, 1] dilations = [1, 1] "
              ": (tensor<2x3xf32>) -> tensor<1x2x2x2xf32>",
@@ -303,7 +303,7 @@ TEST_F(InterpreterOps, ElementsByIndex) {
                       ", tensor<2x2xi64>) -> tensor<3x2xi64>",
                   {x, indices, updates});
   };
-  // The last of several stays; what is outside is left out.
+  // The last update of an element wins; out-of-range updates are dropped.
   EXPECT_THAT(scatter("", ints({2, 2}, {1, 0, 1, 3}), "tensor<2x2xi64>"),
               ElementsAre(1, 20, 30, 4, 5, 6));
   EXPECT_THAT(scatter(" reduce = sum", ints({2, 2}, {1, 0, 1, 0}), "tensor<2x2xi64>"),
@@ -398,7 +398,7 @@ TEST_F(InterpreterOps, Reduces) {
               ElementsAre(-4));
   EXPECT_THAT(values("loom.reduce prod %a dims = [1] : (tensor<2x3xf32>) -> tensor<2xf32>", {x}),
               ElementsAre(15, -16));
-  // Kept in f64: 2^24 ones and one more are not lost in f32's 24 bits.
+  // Sums are accumulated in f64: f32's 24 bits would lose the ones beside 2^24.
   EXPECT_THAT(values("loom.reduce sum %a dims = [0] : (tensor<4xf32>) -> tensor<f32>",
                      {floats({4}, {0x1p24, 1, 1, -0x1p24})}),
               ElementsAre(2));
@@ -476,7 +476,7 @@ TEST(ExactField, IsAFieldWithInfinities) {
   EXPECT_TRUE(-Exact::infinity() < Exact{-5});
 }
 
-/// What exact mode promises: a contraction does not depend on how it is cut.
+/// Exact mode guarantees that a contraction does not depend on how it is split.
 TEST_F(InterpreterOps, ExactContractionsDoNotDependOnOrder) {
   HostTensor x = floats({2, 200}, makeUniform(5, 400)).toExactMode();
   HostTensor y = floats({200, 3}, makeUniform(6, 600)).toExactMode();
@@ -493,7 +493,7 @@ TEST_F(InterpreterOps, ExactContractionsDoNotDependOnOrder) {
   for (int64_t k = 0; k < 200; ++k)
     first = first + x.getValues<loom::Exact>()[k] * y.getValues<loom::Exact>()[k * 3];
   EXPECT_EQ(whole.getValues<loom::Exact>()[0], first);
-  // One poisoned element of the left row poisons that row and no other.
+  // One NaN in the left operand poisons its row and no other.
   HostTensor poisoned = x;
   poisoned.getMutableValues<loom::Exact>()[199] = loom::Exact::nan();
   x = poisoned;
@@ -507,7 +507,7 @@ TEST_F(InterpreterOps, ExactCompositesAreTheirDecompositions) {
   auto result = evaluate("loom.softmax %a dim = 1 : tensor<2x3xf32>", {x});
   ASSERT_TRUE(succeeded(result));
   auto values = result->getValues<loom::Exact>();
-  // Rows of a softmax sum to 1 in the field too, whatever exp is.
+  // Rows of a softmax sum to 1 in the field, too, whatever value exp has there.
   EXPECT_EQ(values[0] + values[1] + values[2], loom::Exact{1});
   EXPECT_EQ(values[3] + values[4] + values[5], loom::Exact{1});
   auto norm = evaluate(

@@ -14,14 +14,14 @@ namespace gridloom {
 inline constexpr int64_t kLayers = 14;
 
 struct Shape {
-  bool isLastWider = false; ///< the last layer has another size
-  bool returnsSome = false; ///< two layers return what they make
-  bool readsFirst = false;  ///< what follows the layers also reads one from the middle
+  bool isLastWider = false; ///< the last layer has other sizes
+  bool returnsSome = false; ///< two layers also return their results
+  bool readsFirst = false;  ///< the end of the program also reads a middle layer's result
 };
 
 inline std::string number(const char *name, int64_t i) { return name + std::to_string(i); }
 
-/// Layers of two products, with a cache each and a residual stream, between two other products.
+/// Layers of two products, each with a cache and a residual, between two other products.
 inline std::string makeProgram(const Shape &shape) {
   std::string weights, body;
   auto weight = [&](const std::string &name, int64_t rows, int64_t columns) {

@@ -1,4 +1,4 @@
-//===- LifetimesTest.cpp - when buffers are in use, by estimate -----------===//
+//===- LifetimesTest.cpp - estimated live ranges of buffers ---------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -35,8 +35,8 @@ protected:
     context.loadAllAvailableDialects();
   }
 
-  /// Of a program with an input x and an output y of 128 bytes each. In `body` B stands for the
-  /// type of a buffer of 128 bytes, STREAM for one of collectives.
+  /// Packs the buffers of a program with an input x and an output y of 128 bytes each. In `body` B
+  /// stands for the type of a buffer of 128 bytes, STREAM for a stream of collectives.
   Packed pack(const std::string &body) {
     std::string text = kKernels + R"(
       plan.program @p {
@@ -117,7 +117,7 @@ TEST_F(LifetimesTest, GroupsReadUntilComputeWaitsForThem) {
 }
 
 TEST_F(LifetimesTest, GroupsDoNotWaitForComputeAfterWhatTheyRead) {
-  // %c may still be read when the group starts, so %b cannot lie there.
+  // %c may still be read when the group starts, so %b cannot share its memory.
   std::string made = copy("%x", "%c") + copy("%x", "%a") + copy("%c", "%y");
   EXPECT_EQ(
       pack(declare("registered", "abc") + block(made + reduce("%a", "%b") + copy("%b", "%y"))),
@@ -131,7 +131,7 @@ TEST_F(LifetimesTest, GroupsOfAStreamFollowOneAnother) {
   std::string groups = copy("%x", "%a") + reduce("%a", "%b") + reduce("%b", "%c");
   EXPECT_EQ(pack(declare("registered", "abc") + block(groups + copy("%c", "%y"))),
             (Packed{0, 256}));
-  // Compute has not waited yet: for it all of %a, %b and %c are in use.
+  // The compute stream has not waited yet, so %a, %b and %c are all in use for it.
   EXPECT_EQ(pack(declare("registered", "abcd") +
                  block(groups + copy("%x", "%d") + copy("%c", "%y") + copy("%d", "%y"))),
             (Packed{0, 384}));

@@ -1,4 +1,4 @@
-//===- LossTextTest.cpp - losses and metrics as options write them --------===//
+//===- LossTextTest.cpp - parsing of losses and metrics in options --------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Each loss is built into a program, differentiated and run. Its value must be that of a formula
-// written here in f64, its gradient the central difference of that formula.
+// Each loss is built into a program, differentiated and run. Its value must equal an f64 formula in
+// this file, and its gradient the central difference of that formula.
 //
 //===----------------------------------------------------------------------===//
 #include "InterpreterTesting.h"
@@ -39,10 +39,10 @@ int64_t count(const Shape &shape) { return llvm::product_of(shape); }
 
 struct Outcome {
   double sum = 0, count = 0;
-  Doubles gradient; ///< by the prediction; empty where it was not asked for
+  Doubles gradient; ///< by the prediction; empty if it was not requested
 };
 
-/// A tensor type as text: tensor<2x3xf32>.
+/// The text of a tensor type: tensor<2x3xf32>.
 std::string typeText(const Shape &shape, llvm::StringRef element) {
   std::string text = "tensor<";
   for (int64_t size : shape)
@@ -69,7 +69,7 @@ protected:
     return {builder, builder.getUnknownLoc(), function.getArgument(argument)};
   }
 
-  /// Builds the loss or metric; its sum and count become outputs.
+  /// Builds the loss or metric and returns its sum and count as outputs.
   template <typename Build> std::string addParts(mlir::ModuleOp module, Build build) {
     mlir::func::FuncOp function = getFunction(module);
     mlir::Operation *end = function.front().getTerminator();
@@ -165,7 +165,7 @@ protected:
                     HostTensor::fromDoubles(ElementKind::F64, shape, t), by);
   }
 
-  /// The right rows and all rows.
+  /// The number of correct rows and of all rows.
   Outcome measure(const std::string &text, const Shape &shape, const Doubles &logits,
                   const Shape &labelShape, const std::vector<int64_t> &labels,
                   const std::string &element = "f32") {
@@ -190,7 +190,7 @@ Doubles makeNumbers(int64_t count, double low, double high) {
   return values;
 }
 
-/// The indices of the elements of each row along `axis`, rows in the order of the other dimensions.
+/// The indices of the elements of each row along `axis`; rows are ordered by the other dimensions.
 std::vector<std::vector<size_t>> listRows(const Shape &shape, size_t axis) {
   size_t inner = count(Shape(shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, shape.end()));
   auto classes = static_cast<size_t>(shape[axis]);
@@ -250,7 +250,7 @@ struct CrossEntropyCase {
   double getWeight(size_t c) const { return weights.empty() ? 1 : weights[c]; }
 };
 
-/// Labels from class to class, every third one ignored.
+/// Labels that cycle through the classes, every third one ignored.
 std::vector<int64_t> makeLabels(const CrossEntropyCase &test) {
   std::vector<int64_t> labels;
   int64_t rows = count(test.shape) / test.shape[test.axis];
@@ -320,7 +320,7 @@ TEST_F(Losses, CrossEntropyIsItsFormula) {
   }
 }
 
-/// softmax - onehot with smoothing; exactly zero where ignored.
+/// softmax - onehot with smoothing; exactly zero for ignored rows.
 TEST_F(Losses, GradientOfCrossEntropyIsSoftmaxLessOneHot) {
   const Shape shape{3, 4};
   Doubles x = makeNumbers(12, -2, 2);
@@ -347,7 +347,7 @@ TEST_F(Losses, CrossEntropyOfLargeLogitsIsFinite) {
   expectNear(outcome.gradient, {1, -1, 0, 0, -0.5, 0.5}, 1e-12);
 }
 
-/// As padding of a vocabulary is.
+/// As for the padding of a vocabulary.
 TEST_F(Losses, CrossEntropyLeavesOutClassesOfMinusInfinity) {
   Outcome outcome = classify("cross_entropy(x, t)", {1, 3}, {1, 1, -kInfinity}, {1}, {0});
   EXPECT_NEAR(outcome.sum, std::log(2.0), 1e-6);
@@ -362,7 +362,7 @@ TEST_F(Losses, CrossEntropyOfIgnoredLabelsOnlyIsZeroOfNone) {
   EXPECT_EQ(outcome.gradient, Doubles(6, 0));
 }
 
-/// Their derivative is that of zero, not NaN times it.
+/// Their gradient is zero, not NaN * 0.
 TEST_F(Losses, IgnoredRowsHaveNoPartWhateverTheirLogitsAre) {
   for (double broken : {std::nan(""), kInfinity, -kInfinity})
     for (const char *settings : {"", ", label_smoothing=0.1", ", class_weights=[1, 2]"}) {
@@ -398,7 +398,7 @@ TEST_F(Losses, CrossEntropyOfAnEmptyBatchIsZeroOfNone) {
   EXPECT_EQ(outcome.count, 0);
 }
 
-/// Each integer type holds the labels, and the ignored one where it can.
+/// Labels, and the ignored one, may be of any integer type.
 TEST_F(Losses, LabelsAreIntegersOfAnyWidth) {
   const std::pair<const char *, ElementKind> kinds[] = {{"i8", ElementKind::I8},
                                                         {"ui8", ElementKind::U8},
@@ -414,7 +414,8 @@ TEST_F(Losses, LabelsAreIntegersOfAnyWidth) {
   }
 }
 
-/// 16-bit logits are summed in f32: 1024 rows of log 3 are no multiple of 8, as bf16 would have.
+/// 16-bit logits are summed in f32: 1024 rows of log 3 are no multiple of 8, as a bf16 sum would
+/// be.
 TEST_F(Losses, SumsOfNarrowLogitsAreWide) {
   const std::pair<const char *, ElementKind> kinds[] = {{"bf16", ElementKind::BF16},
                                                         {"f16", ElementKind::F16}};
@@ -431,7 +432,7 @@ TEST_F(Losses, SumsOfNarrowLogitsAreWide) {
   }
 }
 
-/// The row's largest has no pullback, and a label's logit is found without gather or scatter.
+/// The row's maximum has no pullback, and a label's logit is found without gather or scatter.
 TEST_F(Losses, PullbackOfCrossEntropyIsElementwiseButForSums) {
   auto module = makeModule("tensor<4x6xf32>", "tensor<4xi64>");
   ASSERT_EQ(addLoss(*module, "cross_entropy(x, t, label_smoothing=0.1, ignore_index=-1)"), "");
@@ -457,7 +458,7 @@ TEST_F(Losses, SquaredErrorIsItsFormula) {
   EXPECT_EQ(outcome.gradient, (Doubles{0, 4, -4, 0, 1, 14}));
 }
 
-/// Where the target is an output of the model, too.
+/// Also if the target is an output of the model.
 TEST_F(Losses, TargetsHaveGradients) {
   EXPECT_EQ(compareFloats("mse(x, t)", {2}, {1, 2}, {3, 1}, "t").gradient, (Doubles{4, -2}));
   Doubles x = makeNumbers(4, -1, 1), t{0.1, 0.2, 0.3, 0.4};
@@ -515,7 +516,7 @@ double divergence(const Shape &shape, size_t axis, const Doubles &t, const Doubl
   return total;
 }
 
-/// Also of rows that do not sum to 1, and of zeros.
+/// Also for rows that do not sum to 1, and for zeros.
 TEST_F(Losses, DivergenceIsItsFormula) {
   const Shape shape{2, 3, 2};
   Doubles x = makeNumbers(12, -2, 2), t = makeNumbers(12, 0.05, 0.9);
@@ -529,7 +530,7 @@ TEST_F(Losses, DivergenceIsItsFormula) {
   }
 }
 
-/// Logarithms of probabilities are logits of the same loss, and equal distributions have none.
+/// Log-probabilities are valid logits of the same loss; the loss of equal distributions is zero.
 TEST_F(Losses, DivergenceTakesLogarithmsOfProbabilities) {
   Doubles t{0.5, 0.5, 0}, logs{std::log(0.25), std::log(0.25), std::log(0.5)};
   EXPECT_NEAR(compareFloats("kl(x, t)", {1, 3}, logs, t).sum, std::log(2.0), 1e-6);
@@ -558,8 +559,7 @@ TEST_F(Losses, OutputsAreSummed) {
 // Split over a mesh
 //===----------------------------------------------------------------------===//
 
-/// A loss whose rows are split over `data` and whose classes are over `model`, in parts that do not
-/// divide, with its gradient.
+/// A loss with rows split over `data` and classes over `model`, in uneven parts, with its gradient.
 class SplitLosses : public Losses {
 protected:
   void expectEqualParts(mlir::ModuleOp module, const HostTensor &x, const HostTensor &t) {
@@ -577,7 +577,7 @@ protected:
     expectNear(split.gradient, whole.gradient, 1e-5);
   }
 
-  /// The collectives, with the number of their elements on a device.
+  /// The collectives, with their number of elements on a device.
   static std::vector<std::string> listCollectives(mlir::ModuleOp module) {
     std::vector<std::string> list;
     module.walk([&](mlir::Operation *op) {
@@ -598,7 +598,7 @@ TEST_F(SplitLosses, CrossEntropyReducesRowsOnlyAndItsPullbackNothing) {
   ASSERT_TRUE(differentiate(*module));
   expectEqualParts(*module, floats({6, 7}, makeNumbers(42, -3, 3)),
                    ints({6}, {0, 6, -100, 3, 2, 5}));
-  // Of each row the largest, the sum and the label's logit; then the sums of rows.
+  // Each row's maximum, sum and label logit; then the sums over rows.
   EXPECT_EQ(listCollectives(*module),
             (std::vector<std::string>{"all_reduce of 3", "all_reduce of 3", "all_reduce of 3",
                                       "all_reduce of 1", "all_reduce of 1"}));
@@ -625,7 +625,7 @@ TEST_F(SplitLosses, AllAreThoseOfTheWhole) {
 //===----------------------------------------------------------------------===//
 
 TEST_F(Losses, AccuracyCountsRightRows) {
-  // Of equal logits the first counts.
+  // Among equal logits the first wins.
   const Doubles logits{1, 3, 2, 5, 5, 0, 7, 7, 7, 0, 0, 1};
   Outcome all = measure("accuracy(x, t)", {4, 3}, logits, {4}, {1, 1, 0, 2});
   EXPECT_EQ(all.sum, 3);

@@ -1,4 +1,4 @@
-//===- MeshesTest.cpp - meshes that a planner tries -----------------------===//
+//===- MeshesTest.cpp - meshes that the planner tries ---------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -48,7 +48,7 @@ TEST(Meshes, OddNumbersHaveFewerAxes) {
   EXPECT_THAT(list(14, 7, 2), ElementsAre("x=2,y=7"));
 }
 
-/// All devices are in every mesh, no axis is partly within a block, and all divisors are said.
+/// Every mesh has all devices, no axis crosses a block boundary, and every divisor is some product.
 TEST(Meshes, EveryDivisorIsAProductOfAxes) {
   for (int64_t block : {1, 4, 8, 12})
     for (int64_t blocks : {1, 2, 3, 6, 8, 32, 128}) {

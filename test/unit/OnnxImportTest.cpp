@@ -132,7 +132,7 @@ TEST_F(OnnxImportTest, WeightsStayInTheFile) {
     std::memcpy(&second, bytes.data() + source.getOffset() + 4, 4);
     EXPECT_EQ(second, 0.125f);
   }
-  // One element is a constant, and is listed.
+  // A tensor of one element becomes a constant, and is listed as folded.
   EXPECT_THAT(names, ElementsAre("w", "b"));
   auto folded = (*module)->getAttrOfType<ArrayAttr>(loom::kFolded);
   ASSERT_EQ(folded.size(), 2u);
@@ -140,7 +140,7 @@ TEST_F(OnnxImportTest, WeightsStayInTheFile) {
   EXPECT_EQ(cast<DictionaryAttr>(folded[1]).getAs<StringAttr>("name"), "main");
   for (Attribute entry : folded)
     EXPECT_TRUE(cast<DictionaryAttr>(entry).getAs<StringAttr>("reader"));
-  // Of four zero bytes.
+  // The SHA-256 of four zero bytes.
   EXPECT_EQ(cast<DictionaryAttr>(folded[1]).getAs<StringAttr>("sha256"),
             "df3f619804a92fdb4057192dc43dd748ea778adc52bc498ce80524c014b81119");
 }
@@ -154,7 +154,7 @@ TEST_F(OnnxImportTest, DescribesModelAndFunction) {
             static_cast<int64_t>(std::filesystem::file_size(folder / "m.onnx")));
   EXPECT_EQ(model.getAs<StringAttr>("sha256").size(), 64u);
   auto function = *module->getOps<func::FuncOp>().begin();
-  // An initializer already has the name `main`.
+  // An initializer is already named `main`.
   EXPECT_EQ(function.getSymName(), "main_");
   EXPECT_EQ(function->getAttrOfType<StringAttr>(loom::kEntry), "main");
   auto names = function.getResultAttrOfType<ArrayAttr>(0, loom::kDimNames);
@@ -180,7 +180,7 @@ TEST_F(OnnxImportTest, OneFunctionPerSpecialisation) {
   PassManager simplify(&context);
   addSimplifyPasses(simplify);
   EXPECT_TRUE(succeeded(simplify.run(*module))) << testing::PrintToString(errors);
-  // Both share the weights.
+  // Both specialisations share the weights.
   EXPECT_EQ(llvm::range_size(module->getOps<loom::WeightOp>()), 2);
 }
 
@@ -213,7 +213,7 @@ onnx::ModelProto makeBatchNorms(const std::string &channels, int count) {
   return model;
 }
 
-/// The weights that results update, "" where a result updates none.
+/// The weights that results update, "" for other results.
 std::vector<std::string> getUpdates(func::FuncOp function) {
   std::vector<std::string> updates;
   for (unsigned i = 0; i < function.getNumResults(); ++i) {
@@ -227,7 +227,7 @@ TEST_F(OnnxImportTest, RunningStatisticsAreResultsInTraining) {
   std::string bytes = makeBatchNorms("3", 1).SerializeAsString();
   auto plain = import(bytes), trained = import(bytes, {}, /*isTraining=*/true);
   ASSERT_TRUE(plain && trained) << testing::PrintToString(errors);
-  // Inference pays nothing for them.
+  // Inference has neither the updates nor their weights.
   EXPECT_THAT(getUpdates(*plain->getOps<func::FuncOp>().begin()), ElementsAre(""));
   auto weightsOf = [](ModuleOp module) {
     std::vector<std::string> names;
@@ -240,7 +240,7 @@ TEST_F(OnnxImportTest, RunningStatisticsAreResultsInTraining) {
   auto function = *trained->getOps<func::FuncOp>().begin();
   EXPECT_THAT(getUpdates(function), ElementsAre("", "mean", "var"));
   EXPECT_TRUE(succeeded(verifyImported(*trained))) << testing::PrintToString(errors);
-  // They survive what removes unused values.
+  // Removing unused values keeps the updates.
   PassManager simplify(&context);
   addSimplifyPasses(simplify);
   ASSERT_TRUE(succeeded(simplify.run(*trained))) << testing::PrintToString(errors);
@@ -254,7 +254,7 @@ TEST_F(OnnxImportTest, SharedStatisticsAreUpdatedOneAfterAnother) {
   ASSERT_TRUE(module) << testing::PrintToString(errors);
   auto function = *module->getOps<func::FuncOp>().begin();
   EXPECT_THAT(getUpdates(function), ElementsAre("", "mean", "var"));
-  // old * momentum + ..., in which old is the other node's sum.
+  // old * momentum + ..., where old is the other node's sum.
   auto last = function.front().getTerminator()->getOperand(1).getDefiningOp<loom::AddOp>();
   ASSERT_TRUE(last);
   auto kept = last.getLhs().getDefiningOp<loom::MultiplyOp>();
@@ -276,7 +276,7 @@ TEST_F(OnnxImportTest, VectorsOfOneElementAreWeightsInTraining) {
   EXPECT_THAT(getUpdates(*trained->getOps<func::FuncOp>().begin()), ElementsAre("", "mean", "var"));
 }
 
-/// y = Dropout(Dropout(x)), both of `ratio`, the first with `seed` where there is one.
+/// y = Dropout(Dropout(x)), both of `ratio`; the first with `seed`, if given.
 onnx::ModelProto makeDropouts(float ratio, std::optional<int64_t> seed = std::nullopt) {
   onnx::ModelProto model;
   model.set_ir_version(8);
@@ -321,7 +321,7 @@ TEST_F(OnnxImportTest, DropoutsDrawBitsOfTheirOwn) {
     ASSERT_EQ(seeds.size(), 2u);
     EXPECT_NE(seeds[0].first, seeds[1].first);
     EXPECT_EQ(seeds, getSeedsAndStreams(*import(makeDropouts(0.25).SerializeAsString())));
-    // The extremes are reserved in some of LLVM's tables.
+    // LLVM's hash tables reserve extreme keys in some types.
     for (int64_t seed : {int64_t(0), INT64_MAX, INT64_MIN, int64_t(-1)}) {
       auto seeded = import(makeDropouts(0.25, seed).SerializeAsString(), {}, isTraining);
       ASSERT_TRUE(seeded) << testing::PrintToString(errors);
@@ -349,7 +349,7 @@ TEST_F(OnnxImportTest, DropoutRatios) {
   }
 }
 
-/// Whatever the bytes, the answer is a program that verifies or an error that says something.
+/// Damaged bytes give a program that verifies or an error with text.
 TEST_F(OnnxImportTest, DamagedFilesGiveErrors) {
   std::string good = makeModel().SerializeAsString();
   int imported = 0, refused = 0;

@@ -26,7 +26,7 @@ public:
 
   explicit Formula(Context &context) : context(context) {}
 
-  /// Results are called out0, out1, ... and are built from the arguments in their order.
+  /// Results are named out0, out1, ... and are built from the arguments in their order.
   void build(llvm::ArrayRef<Value> arguments, Build build) {
     mlir::OpBuilder builder(context.get());
     mlir::Location loc = builder.getUnknownLoc();
@@ -71,10 +71,10 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> module;
 };
 
-/// A parameter, and everything that an optimizer keeps for it.
+/// A parameter and the optimizer's state for it.
 class Trainee {
 public:
-  /// `element` is f64 or f32; the learning rate and the step are of it too.
+  /// `element` is f64 or f32, also for the learning rate and the step.
   Trainee(const std::string &text, llvm::ArrayRef<int64_t> shape, bool isDouble = true,
           const train::ParameterSettings &settings = {})
       : kind(isDouble ? loom::ElementKind::F64 : loom::ElementKind::F32), shape(shape),
@@ -107,7 +107,7 @@ public:
     });
   }
 
-  /// One step, the next after `step`.
+  /// Runs the step after `step`.
   void advance(llvm::ArrayRef<double> gradient, double rate) {
     NamedTensors inputs;
     inputs["parameter"] = loom::HostTensor::fromDoubles(kind, shape, parameter);
@@ -131,9 +131,9 @@ public:
   }
   mlir::ModuleOp getModule() { return formula.getModule(); }
 
-  int64_t step = 0; ///< steps done
+  int64_t step = 0; ///< number of steps done
   std::vector<double> parameter;
-  llvm::SmallVector<train::Slot> slots; ///< own ones, then shared ones
+  llvm::SmallVector<train::Slot> slots; ///< the parameter's own, then shared ones
   std::vector<std::vector<double>> state;
 
 private:

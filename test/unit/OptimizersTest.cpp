@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Rules of optimizers, run by the interpreter: known answers of PyTorch's and optax's formulas, a
-// hundred steps beside recurrences that are written here once more, bias corrections in f32 over
-// millions of steps, zeros, groups of parameters, clipping, and texts that say none of it.
+// Update rules of optimizers, run by the interpreter: known answers of PyTorch and optax, a hundred
+// steps against recurrences that are reimplemented here, bias corrections in f32 over millions of
+// steps, zeros, groups of parameters, clipping, and invalid texts.
 //
 //===----------------------------------------------------------------------===//
 #include "OptimizerTesting.h"
@@ -76,7 +76,7 @@ TEST_P(KnownAnswer, AfterThreeSteps) {
 INSTANTIATE_TEST_SUITE_P(Rules, KnownAnswer, ::testing::ValuesIn(kAnswers),
                          [](const auto &info) { return std::string(info.param.name); });
 
-/// optax's with min_dim_size_to_factor=2; the sizes of dimensions decide, not their order.
+/// optax with min_dim_size_to_factor=2; the sizes of dimensions decide, not their order.
 TEST(Adafactor, FactorsTheTwoLargestDimensions) {
   const Numbers parameter = {1, -.5, .25, 2, 0, -1};
   const Numbers gradients[] = {
@@ -111,7 +111,7 @@ TEST(Adafactor, FactorsTheTwoLargestDimensions) {
   EXPECT_THAT(run("adafactor(lr=1, min_factored=2, scale_by_parameter=false, clip=0)", {3, 1, 2},
                   {0, 3, 1, 4, 2, 5}),
               ::testing::Pointwise(::testing::DoubleNear(1e-8), plain));
-  // Not factored: the vector rule, of which all elements have one known step: |u| = 1 at first.
+  // Not factored: with the vector rule all elements have the same first step, |u| = 1.
   Trainee whole("adafactor(lr=1, scale_by_parameter=false)", {2, 3});
   EXPECT_EQ(whole.slots.size(), 1u);
   whole.parameter = parameter;
@@ -127,7 +127,7 @@ TEST(Adafactor, FactorsTheTwoLargestDimensions) {
 constexpr int64_t kShape[] = {3, 2, 4};
 constexpr int kSize = 24;
 
-/// A parameter in the form of the papers, all in f64.
+/// A parameter in the notation of the papers, in f64.
 struct Plain {
   Numbers w;
   std::map<std::string, Numbers> s;
@@ -153,7 +153,7 @@ void runSgd(Plain &p, const Numbers &g, double dampening, bool isNesterov) {
   }
 }
 
-/// Adam, AdamW, and LAMB's direction.
+/// Update direction of Adam, AdamW and LAMB.
 Numbers moveMoments(Plain &p, const Numbers &g, double beta1, double beta2, double eps) {
   Numbers u(kSize);
   for (int i = 0; i < kSize; ++i) {
@@ -259,7 +259,7 @@ void runLion(Plain &p, const Numbers &g) {
   }
 }
 
-/// Of [3, 2, 4] with dimensions 2 (the largest) and 0 factored.
+/// For shape [3, 2, 4] with dimensions 2 (the largest) and 0 factored.
 void runAdafactor(Plain &p, const Numbers &g, bool isFactored) {
   double beta = 1 - std::pow(double(p.t), -0.8);
   auto at = [](int i, int j, int k) { return (i * 2 + j) * 4 + k; };
@@ -304,7 +304,7 @@ void runAdafactor(Plain &p, const Numbers &g, bool isFactored) {
 
 struct Recurrence {
   const char *name;
-  const char *text; ///< weight_decay is 0.01, except where it is given
+  const char *text; ///< weight_decay is 0.01 unless the text sets it
   std::function<void(Plain &, const Numbers &)> run;
 };
 
@@ -358,8 +358,8 @@ class Steps : public ::testing::TestWithParam<Recurrence> {
 protected:
   static constexpr double kFactor = 0.5, kDecay = 0.01;
 
-  /// The largest difference after 100 steps, relative to the largest number of each tensor.
-  /// `steps` were done before.
+  /// The largest difference after 100 steps, relative to the largest number of each tensor. The
+  /// optimizer starts as if `steps` were done.
   static double compare(bool isDouble, int64_t steps) {
     ParameterSettings settings;
     settings.rateFactor = kFactor;
@@ -368,7 +368,7 @@ protected:
     Plain plain;
     trainee.parameter = plain.w = makeSigned(1, kSize);
     for (auto [i, slot] : llvm::enumerate(trainee.slots)) {
-      // Second moments are above the squares of means.
+      // Second moments must exceed the squares of means.
       bool isPower = slot.name[0] == 'v' || slot.name == "change";
       trainee.state[i] = makeSigned(10 + i, slot.type.getNumElements());
       for (double &value : trainee.state[i])
@@ -406,7 +406,7 @@ TEST_P(Steps, AreThoseOfTheRecurrence) { EXPECT_LT(compare(true, 7), 1e-12); }
 TEST_P(Steps, FromTheFirst) { EXPECT_LT(compare(true, 0), 1e-12); }
 TEST_P(Steps, InSinglePrecision) { EXPECT_LT(compare(false, 7), 1e-5); }
 
-/// Adam and its like have one operation an element, so that a shard needs no other shard.
+/// Adam and its like are elementwise, so that a shard needs no other shard.
 TEST_P(Steps, OnlyNormsNeedOtherElements) {
   Trainee trainee(GetParam().text, kShape);
   bool hasReduce = false;
@@ -443,7 +443,7 @@ TEST(BiasCorrection, IsRightInSinglePrecisionForMillionsOfSteps) {
   }
 }
 
-/// In f32, decay and 1 - decay do not sum to 1: averages of what does not change must not drift.
+/// In f32, decay and 1 - decay do not sum to 1: averages of a constant must not drift.
 TEST(Averages, OfConstantsStay) {
   for (auto [beta2, gradient] : {std::pair("0.9999", 0.7), {"0.999", 0.3}}) {
     Trainee trainee(std::string("adam(beta2=") + beta2 + ")", {1}, false);
@@ -460,7 +460,7 @@ TEST(Averages, OfConstantsStay) {
 TEST(Averages, HaveNoNegativeVariance) {
   Trainee trainee("rmsprop(centered=true, eps=0.5)", {1}, false);
   trainee.parameter = {0};
-  trainee.state = {{0.25}, {0.5000001}}; // rounding left the square below that of the mean
+  trainee.state = {{0.25}, {0.5000001}}; // rounding left the mean square below the squared mean
   trainee.advance({0.5}, 1);
   EXPECT_EQ(trainee.parameter, (Numbers{-1}));
 }
@@ -486,8 +486,8 @@ TEST_P(Zeros, MoveNothing) {
 INSTANTIATE_TEST_SUITE_P(Rules, Zeros, ::testing::ValuesIn(getRecurrences()),
                          [](const auto &info) { return std::string(info.param.name); });
 
-/// The first of two rows, or columns, has large gradients and the other none, as the embedding of a
-/// word that is not there has none.
+/// The first of two rows, or columns, has large gradients and the other zero ones, like the
+/// embedding of an absent word.
 TEST(Zeros, OfARowLeaveTheOthers) {
   constexpr int64_t shapes[][2] = {{2, 3}, {3, 2}};
   const Lists gradients = {{1e15, -2e15, 1e12, 0, 0, 0}, {1e15, 0, -2e15, 0, 1e12, 0}};
@@ -587,7 +587,7 @@ TEST(ParameterRules, DecayAndFactorsReachTheStep) {
 
 class Clipping : public ::testing::Test {
 protected:
-  /// The norm and both gradients, clipped.
+  /// The norm and both clipped gradients.
   std::vector<Numbers> clip(const std::string &text, const Numbers &first, double second) {
     std::string error;
     auto spec = ClipSpec::parse(text, error);
@@ -612,7 +612,7 @@ protected:
 
 TEST_F(Clipping, ScalesTheNormOfAll) {
   EXPECT_EQ(clip("norm(5.1)", {3, 0}, -4), (Lists{{5}, {3, 0}, {-4}}));
-  // PyTorch's coefficient is below 1 within 1e-6 below the limit.
+  // PyTorch's coefficient is below 1 even for a limit up to 1e-6 above the norm.
   for (double limit : {5.0, 4.9, 1e-3}) {
     double factor = limit / (5 + 1e-6);
     Lists clipped = clip("norm(" + std::to_string(limit) + ")", {3, 0}, -4);

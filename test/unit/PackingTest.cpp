@@ -19,8 +19,8 @@ TEST(Packing, SharesMemoryOfBlocksThatDoNotConflict) {
 }
 
 TEST(Packing, TakesTheSmallestGapThatFits) {
-  // Blocks of 256, 192 and 128 bytes one after another, then two that conflict with every other
-  // one: gaps of 256 and 192 bytes are free for them, and the tighter one serves.
+  // Blocks of 256, 192 and 128 bytes one after another; the last block conflicts with the first and
+  // the third, and goes into the gap of 192 bytes between them.
   Packing packing = packBlocks({{256, {1, 2, 3}}, {192, {0, 2}}, {128, {0, 1, 3}}, {65, {0, 2}}});
   EXPECT_THAT(packing.offsets, ElementsAre(0, 256, 448, 256));
   EXPECT_EQ(packing.bytes, 576);

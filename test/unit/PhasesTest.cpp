@@ -23,7 +23,7 @@ protected:
     context.appendDialectRegistry(registry);
     context.loadAllAvailableDialects();
   }
-  /// The phase's passes, as --pass-pipeline takes them.
+  /// The phase's passes, in the syntax of --pass-pipeline.
   std::string list(const Phase &phase) {
     mlir::PassManager pm(&context);
     phase.addPasses(pm, phaseContext);

@@ -1,4 +1,4 @@
-//===- PlanFolderTest.cpp - plans are there whole or not at all -----------===//
+//===- PlanFolderTest.cpp - plans are written whole or not at all ---------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -38,7 +38,7 @@ protected:
   fs::path folder = temporary.getPath();
 };
 
-/// A signal to a process is taken by any of its threads that does not block it.
+/// The kernel delivers a process's signal to any thread that does not block it.
 TEST_F(PlanFolderTest, ASignalWaitsForTheWholePlan) {
   pid_t child = fork();
   if (child == 0) {
@@ -90,7 +90,7 @@ TEST_F(PlanFolderTest, WhatCannotBeWrittenLeavesNothing) {
   EXPECT_THAT(list(), testing::ElementsAre("m.plan"));
 }
 
-/// What is written is checked before it takes the old plan's place.
+/// Files are checked before they replace the old plan.
 TEST_F(PlanFolderTest, APlanWithAFaultReplacesNothing) {
   fs::path plan = folder / "m.plan";
   ASSERT_EQ(writePlan(makeFiles(1, "old"), plan, /*force=*/false), "");
@@ -113,13 +113,13 @@ TEST_F(PlanFolderTest, OnlyAPlanIsReplacedUnasked) {
     std::ofstream(path) << text;
   };
   PlanFiles files = makeFiles(1, "x");
-  // Other programs have manifests too.
+  // Other programs' folders have manifests, too.
   write(folder / "page/manifest.json", R"({"name": "page"})");
   EXPECT_THAT(writePlan(files, folder / "page", /*force=*/false),
               testing::EndsWith("page' exists and is not a plan; choose another --output, or "
                                 "--force to replace it"));
   EXPECT_TRUE(fs::exists(folder / "page/manifest.json"));
-  // So may a plan's folder hold what is no plan's.
+  // A plan's folder may also hold other files.
   fs::path plan = folder / "m.plan";
   ASSERT_EQ(writePlan(files, plan, /*force=*/false), "");
   write(plan / "autotune/gpu.json", "");

@@ -1,11 +1,11 @@
-//===- PlanStopTest.cpp - planning that ends before it is finished --------===//
+//===- PlanStopTest.cpp - planning that is stopped early ------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// The clock is a count: the time is over when it has been asked for so often. What candidates take
-// in the simulator, and of memory, is made up.
+// The clock counts its calls: the time is over at a given call. Simulated times and memory needs of
+// candidates are made up.
 //
 //===----------------------------------------------------------------------===//
 #include "cluster/Presets.h"
@@ -56,7 +56,7 @@ protected:
     };
   }
 
-  /// With the time over when it is asked for the `times`-th time; below 0 never.
+  /// The time is over at call number `times`, counted from 0; never if negative.
   Choice choose(int times = -1) {
     asked = 0;
     request.limits.isOver = [this, times] {
@@ -70,7 +70,7 @@ protected:
     return succeeded(chosen) ? *chosen : Choice();
   }
 
-  /// All that is decided of candidates.
+  /// All that is decided about candidates.
   static std::vector<std::string> list(const Choice &choice) {
     std::vector<std::string> all;
     for (const Candidate &each : choice.candidates)
@@ -96,11 +96,11 @@ protected:
   mlir::MLIRContext context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   StrategyRequest request;
-  std::string fits;                   ///< the mesh with which plans fit; empty: any
-  bool fitsIfCut = true;              ///< so do those of searches that were ended
-  std::chrono::milliseconds takes{0}; ///< to simulate one, so that two threads do at a time
+  std::string fits;                   ///< the only mesh whose plans fit in memory; empty: all fit
+  bool fitsIfCut = true;              ///< whether plans of interrupted searches fit, too
+  std::chrono::milliseconds takes{0}; ///< time that a simulation takes, so that two threads overlap
   std::atomic<int> simulated = 0;
-  std::atomic<int> asked = 0; ///< whether the time is over
+  std::atomic<int> asked = 0; ///< calls of the clock
 };
 
 TEST_F(PlanStopTest, WheneverTheTimeIsOverThereIsAPlan) {
@@ -143,7 +143,7 @@ TEST_F(PlanStopTest, GoesOnUntilOneFits) {
 
 TEST_F(PlanStopTest, FinishesASearchThatDoesNotFit) {
   Choice whole = choose();
-  // Stages are cut several times.
+  // These stages are cut several times.
   const ShardOptions &last = whole.candidates.back().options;
   ASSERT_TRUE(last.hasPipeline() && !last.search.empty());
   fits = last.mesh;
@@ -237,7 +237,7 @@ TEST_F(PlanStopTest, SaysHowFarItIs) {
 TEST(InterruptOnceTest, KeepsOneSignalUntilItIsForgotten) {
   struct sigaction usual = {}, before = {}, now = {};
   usual.sa_handler = SIG_DFL;
-  sigaction(SIGINT, &usual, &before); // a shell may have it ignored in the background
+  sigaction(SIGINT, &usual, &before); // a shell may ignore it for background processes
   InterruptOnce::forget();
   {
     InterruptOnce first(true);

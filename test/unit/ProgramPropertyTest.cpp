@@ -1,11 +1,11 @@
-//===- ProgramPropertyTest.cpp - random pipelines, in any order allowed -----===//
+//===- ProgramPropertyTest.cpp - random pipelines, in any allowed order -----===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
 // Random stages with collectives and transfers are scheduled, allocated and then run at random
-// speeds. Damaged programs must either be refused by verification or run right all the same.
+// speeds. Damaged programs must be refused by verification or still run correctly.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/allocate/Allocate.h"
@@ -58,12 +58,12 @@ private:
 
   Value pickValue(Stage &stage) {
     if (stage.values.empty()) {
-      // A constant to start from.
+      // A constant as first value.
       Value value{newName(), pickSize()};
       stage.body += "  " + value.name + " = loom.constant dense<1.0> : " + type(value.size) + "\n";
       stage.values.push_back(value);
     }
-    // Late values more often: chains, not stars.
+    // Late values are likelier: chains rather than stars.
     size_t count = stage.values.size(), back = std::min<size_t>(random() % count, random() % count);
     return stage.values[count - 1 - back];
   }
@@ -188,7 +188,7 @@ private:
 
 class ProgramProperty : public ::testing::Test {
 protected:
-  /// A pipeline, scheduled and allocated; null when a pass failed.
+  /// A pipeline, scheduled and allocated; null if a pass failed.
   OwningOpRef<ModuleOp> makePrograms(std::mt19937 &random) {
     text = PipelineWriter(random).write();
     OwningOpRef<ModuleOp> module = context.parse(text);
@@ -221,7 +221,8 @@ protected:
     return "";
   }
 
-  /// Damages programs with `damage`; returns how many were refused, and expects the others to run.
+  /// Damages programs with `damage` and returns how many were refused; the others must run
+  /// correctly.
   template <typename Fn> int countRefused(int seeds, Fn damage) {
     int refused = 0;
     for (int seed = 0; seed < seeds; ++seed) {

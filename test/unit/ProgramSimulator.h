@@ -1,12 +1,11 @@
-//===- ProgramSimulator.h - runs programs in any order allowed --*- C++ -*-===//
+//===- ProgramSimulator.h - runs programs in any allowed order ------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// Executes the programs of all stages together, streams at random speeds, and watches memory: a
-// step must find in each input what the same iteration's writer put there, from its start to its
-// end.
+// Executes the programs of all stages together, streams at random speeds, and watches memory: from
+// the start of a step to its end, each input must hold what its writer of the same iteration wrote.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_TEST_UNIT_PROGRAMSIMULATOR_H
@@ -29,7 +28,7 @@ class ProgramSimulator {
 public:
   explicit ProgramSimulator(std::mt19937 &random) : random(random) {}
 
-  /// Runs all to the end. Returns what went wrong; empty when nothing did.
+  /// Runs all programs to the end. Returns the first error, or an empty string.
   std::string run(llvm::ArrayRef<plan::ProgramOp> programs) {
     for (plan::ProgramOp program : programs) {
       stages.emplace_back().program = program;
@@ -43,7 +42,7 @@ public:
             open.push_back({i, j});
       if (open.empty() || !error.empty())
         return error;
-      // Runs of luck for one stream make it overtake the others.
+      // Streaks of one stream let it overtake the others.
       std::shuffle(open.begin(), open.end(), random);
       bool moved = false;
       for (auto [i, j] : open) {
@@ -69,7 +68,7 @@ private:
     size_t head = 0;
     bool running = false;
   };
-  /// Who wrote a piece of memory last; null while it is being written.
+  /// The last writer of a piece of memory; null while it is being written.
   using Tag = std::pair<mlir::Operation *, int64_t>;
   struct Stage {
     plan::ProgramOp program;
@@ -105,7 +104,7 @@ private:
     }
   }
 
-  /// Pieces of arena and registered memory that a buffer covers in an iteration.
+  /// The 64-byte pieces of arena and registered memory that a buffer covers in an iteration.
   std::vector<std::pair<int, int64_t>> getPieces(mlir::Value value, int64_t iteration) {
     auto buffer = llvm::dyn_cast<plan::BufferOp>(getRoot(value));
     if (!buffer ||
@@ -128,8 +127,7 @@ private:
         .Case<plan::LaunchOp, plan::LibraryOp, plan::CopyOp, plan::GroupOp>(pick);
   }
 
-  /// True when the step may write this input's memory: a kernel that runs in place, over the whole
-  /// input.
+  /// True if the step may overwrite this input: a kernel that runs in place on exactly this memory.
   bool isInPlace(mlir::Operation *op, mlir::Value input, int64_t iteration) {
     auto launch = llvm::dyn_cast<plan::LaunchOp>(op);
     if (!launch)
@@ -166,14 +164,14 @@ private:
     check(item, stage, "end");
     for (mlir::Value output : getOperands(item.op, "outputs"))
       for (auto piece : getPieces(output, item.iteration)) {
-        // Another writer in between would have left its mark.
+        // Another writer in between would have replaced the tag.
         if (stage.memory[piece] != Tag() && error.empty())
           error = "two steps write the same memory at once";
         stage.memory[piece] = Tag(getRoot(output), item.iteration);
       }
   }
 
-  /// The stream of the peer that stands at the other end of a transfer.
+  /// The peer's stream that waits at the other end of a transfer.
   Stream *findPartner(Stage &stage, Item item, Stage *&peer) {
     auto group = llvm::cast<plan::GroupOp>(item.op);
     for (Stage &other : stages) {

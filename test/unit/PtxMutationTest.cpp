@@ -4,12 +4,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What the interpreter finds is worth as much as the faults it finds. Here each barrier, bound,
-// vector access, shuffle, shared address, branch and width of real kernels is made wrong, one at a
-// time. A fault is caught when the text is refused, the run is stopped or the result differs. One
-// that is not must give every thread what it had without the fault, which a probe in its place
-// shows: a bound between two multiples of four, a lane that has the same value. Anything else fails
-// the test.
+// Tests that the PTX interpreter detects faults. Each barrier, bound, vector access, shuffle,
+// shared address, branch and access width of real kernels is made wrong, one at a time. A fault is
+// caught when the text is refused, the run is stopped or the result differs. A fault that is not
+// caught must leave every thread's values unchanged, which a probe in its place checks: a bound
+// between two multiples of four, or a lane with the same value. Any other fault fails the test.
 //
 //===----------------------------------------------------------------------===//
 #include "test/unit/PtxTesting.h"
@@ -25,7 +24,7 @@ struct Range {
   double low, high;
 };
 
-/// A kernel, the values it is run with, one run each, and how exact it is.
+/// A kernel, the value ranges of its runs, one run each, and its tolerance.
 struct Specimen {
   const char *name;
   std::string text;
@@ -38,8 +37,7 @@ std::string one(const std::string &arguments, const std::string &op, const std::
 }
 
 std::vector<Specimen> makeSpecimens() {
-  // Sums do not cancel; of far values a softmax shows which maximum it took: some row's is at
-  // fault.
+  // Sums do not cancel. With large values a softmax by a wrong maximum is wrong in some row.
   const std::vector<Range> positive = {{0.5, 1.5}}, far = {{-2, 2}, {-1e6, 1e6}, {-1e6, 1e6}};
   std::string rows = "tensor<9x132xf32>", row = "tensor<16x2052xf32>";
   std::string scan = "tensor<2x2048xf32>";
@@ -96,7 +94,7 @@ const char *const kKindNames[NumKinds] = {
     "barrier removed", "bound off by one", "vector misplaced",  "shuffle of another lane",
     "shared address",  "branch removed",   "width of an access"};
 
-/// One line of a text, made wrong.
+/// A text with one wrong line.
 struct Mutant {
   Kind kind;
   size_t line;
@@ -114,7 +112,7 @@ std::string moveAddress(const std::string &line, int64_t bytes) {
          line.substr(close);
 }
 
-/// The last operand of a comparison, where it is an integer.
+/// The last operand of a comparison, if it is an integer.
 std::optional<int64_t> boundOf(llvm::StringRef line) {
   if (!line.contains("setp.") || line.contains(".f32") || line.contains(".f64"))
     return std::nullopt;
@@ -179,7 +177,7 @@ void addMutants(std::vector<Mutant> &mutants, size_t number, const std::string &
 const char *const kProbeRegisters = "\t.reg .pred %probe<2>;\n\t.reg .b16 %probeh<9>;\n"
                                     "\t.reg .b32 %probew<9>;\n\t.reg .b64 %probed<9>;\n";
 
-/// A register to hold what would be in `name`, of its width.
+/// A probe register as wide as `name`.
 std::string probeFor(llvm::StringRef name, size_t number) {
   const char *stem = name.starts_with("%rd")   ? "%probed"
                      : name.starts_with("%rs") ? "%probeh"
@@ -187,8 +185,8 @@ std::string probeFor(llvm::StringRef name, size_t number) {
   return stem + std::to_string(number);
 }
 
-/// Lines that trap where the registers of `list` differ from the probes of `line`, whose results
-/// those were. `changed` is the line with the fault.
+/// The line with the fault, writing to probe registers, then `line`, then traps where the registers
+/// of `list`, the results of `line`, differ from the probes.
 std::string probeResults(llvm::StringRef list, const std::string &line, std::string changed) {
   llvm::SmallVector<llvm::StringRef> names;
   list.split(names, ',');
@@ -205,8 +203,8 @@ std::string probeResults(llvm::StringRef list, const std::string &line, std::str
   return changed + "\n" + line + "\n" + after;
 }
 
-/// Lines in place of the original's that trap where the fault makes a difference to what the
-/// instruction gives to any thread; empty where it is a fault whatever it gives.
+/// Lines in place of the original's that trap where the fault changes what the instruction gives to
+/// any thread; empty if no probe can tell.
 std::string makeProbe(const Mutant &mutant, const std::string &line) {
   llvm::StringRef text = llvm::StringRef(line).trim();
   auto [opcode, operands] = text.split('\t');
@@ -231,7 +229,7 @@ std::string makeProbe(const Mutant &mutant, const std::string &line) {
   return "";
 }
 
-/// Why a fault changes nothing although threads do something else; empty for no reason.
+/// Why a fault is harmless although threads behave differently; empty if there is no reason.
 std::string excuse(const Specimen &specimen, const Mutant &mutant,
                    const std::vector<std::string> &lines) {
   llvm::StringRef line = llvm::StringRef(lines[mutant.line]).trim();
@@ -252,10 +250,10 @@ std::string excuse(const Specimen &specimen, const Mutant &mutant,
   return "";
 }
 
-/// What stands for an instruction that is left out; empty where that is the fault.
+/// The replacement that leaves the instruction out; empty if the fault itself does that.
 std::string removalOf(const Mutant &mutant) { return mutant.kind == Branch ? "" : "\t"; }
 
-/// True if after a barrier no thread uses shared memory any more.
+/// True if no thread uses shared memory after the barrier.
 bool isLast(const std::vector<std::string> &lines, size_t barrier) {
   for (size_t i = barrier + 1; i < lines.size(); ++i) {
     llvm::StringRef line = lines[i];
@@ -319,7 +317,8 @@ public:
         ++equal[mutant.kind];
         continue;
       }
-      // The same for every thread, or not used by any: without it nothing changes either.
+      // The fault is harmless if every thread gets the same value, or if the instruction can be
+      // left out.
       *llvm::find(changed, "{") += std::string("\n") + kProbeRegisters;
       std::string difference = "it orders accesses";
       for (const std::string &probe : {makeProbe(mutant, lines[mutant.line]), removalOf(mutant)})

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Kernels are compiled for a GPU, run by the PTX interpreter and compared with what
-// EvaluateInterface gives: bit by bit, or by units in the last place.
+// Kernels are compiled for a GPU, run by the PTX interpreter and compared with the results of
+// EvaluateInterface: bit by bit, or by units in the last place.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_TEST_UNIT_PTXTESTING_H
@@ -20,16 +20,16 @@
 
 namespace gridloom::testing {
 
-/// How exact an output of floats has to be. An error of `ulps` units in the last place of the
-/// expected value, or of `floor` where that is larger: what cancels has no more digits than that.
+/// The tolerance of a float output: `ulps` units in the last place of the expected value, or of
+/// `floor` where that is larger, because results of cancellation have no more digits than that.
 struct Exactness {
   double ulps = 0; // 0: bit by bit, but for the bits of NaN
   double floor = 0;
-  /// Zeros of either sign are the same.
+  /// Zeros of either sign are equal.
   bool ignoresZeroSign = false;
 };
 
-/// The bits of a float's significand, and the exponent of its smallest number.
+/// The number of significand bits of a float, and the exponent of its smallest number.
 inline std::pair<int, int> formatOf(ElementKind kind) {
   switch (kind) {
   case ElementKind::F8E4M3FN:
@@ -51,7 +51,7 @@ inline std::pair<int, int> formatOf(ElementKind kind) {
   }
 }
 
-/// The distance of the last two numbers before `value`.
+/// The distance between neighbouring numbers at `value`.
 inline double unitInLastPlace(ElementKind kind, double value) {
   auto [digits, least] = formatOf(kind);
   if (!std::isfinite(value) || value == 0)
@@ -59,8 +59,8 @@ inline double unitInLastPlace(ElementKind kind, double value) {
   return std::ldexp(1.0, std::max(std::ilogb(value) - digits + 1, least));
 }
 
-/// The first element in which two tensors differ by more than they may, as text; empty for none.
-/// `worst` becomes the largest error, in units in the last place.
+/// The first element in which two tensors differ by more than the tolerance, as text; empty if none
+/// does. `worst` becomes the largest error, in units in the last place.
 inline std::string findDifference(const HostTensor &actual, const HostTensor &expected,
                                   const Exactness &exactness, double &worst) {
   size_t bytes = actual.getElementSize();
@@ -84,7 +84,7 @@ inline std::string findDifference(const HostTensor &actual, const HostTensor &ex
   return "";
 }
 
-/// Memory of a kernel, as a plan gives it: aligned as its buffers are, and not better.
+/// The memory of a kernel's buffers, aligned exactly as a plan aligns them.
 inline std::vector<fake::PtxTensor> makeMemory(const std::vector<HostTensor> &inputs,
                                                const std::vector<HostTensor> &outputs,
                                                const codegen::KernelInfo &info, bool inPlace) {
@@ -107,7 +107,7 @@ inline std::vector<fake::PtxTensor> makeMemory(const std::vector<HostTensor> &in
   return tensors;
 }
 
-/// How kernels are launched.
+/// A kernel's launch parameters.
 inline fake::PtxRun launchOf(const codegen::CompiledGpuKernel &kernel) {
   fake::PtxRun run;
   std::copy(kernel.grid.begin(), kernel.grid.end(), run.grid);
@@ -115,7 +115,8 @@ inline fake::PtxRun launchOf(const codegen::CompiledGpuKernel &kernel) {
   return run;
 }
 
-/// Runs a kernel on `tensors` and compares its outputs, the last of them. Returns what is wrong.
+/// Runs a kernel on `tensors` and compares its outputs, the last of them. Returns the difference as
+/// text; empty if there is none.
 inline std::string compareRun(const fake::PtxProgram &program,
                               const codegen::CompiledGpuKernel &kernel, const fake::PtxRun &run,
                               std::vector<fake::PtxTensor> tensors,

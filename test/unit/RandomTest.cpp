@@ -74,7 +74,7 @@ TEST(Random, IterationIsGivenLater) {
   std::vector<int64_t> third = draw(context, {3, 5}, 7, 2, 3);
   for (auto [i, word] : llvm::enumerate(third))
     EXPECT_EQ(word, loom::getRandomBits(i, 7, 2, 3));
-  // 32 bits of it count.
+  // Only the low 32 bits of the iteration count.
   EXPECT_EQ(draw(context, {3, 5}, 7, 2, (int64_t(1) << 32) + 3), third);
 }
 

@@ -21,7 +21,7 @@ TEST(ReadableNames, SlashesBecomeDots) {
 TEST(ReadableNames, NamesStayApart) {
   EXPECT_EQ(makeNamesReadable("%_2Fa = op\n%a = op\n%a_0 = op %_2Fa, %a, %a_0"),
             "%a_1 = op\n%a = op\n%a_0 = op %a_1, %a, %a_0");
-  // The printer tells values of one node apart by a number.
+  // The printer distinguishes values of one node by a number.
   EXPECT_EQ(makeNamesReadable("%x2Fy, %x2Fy_0"), "%x.y, %x.y_0");
 }
 

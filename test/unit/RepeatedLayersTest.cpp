@@ -1,4 +1,4 @@
-//===- RepeatedLayersTest.cpp - programs with fewer of their layers -------===//
+//===- RepeatedLayersTest.cpp - programs with some layers removed ---------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -51,7 +51,7 @@ TEST_F(RepeatedLayersTest, AreFoundAndTakenOut) {
   auto module = parse();
   std::optional<Layers> layers = Layers::find(*module);
   ASSERT_TRUE(layers);
-  // The first and the last may lie in two stretches.
+  // The repetition may begin in the middle of a layer, which leaves the first and last incomplete.
   EXPECT_GE(layers->getCount(), kLayers - 1);
   for (int64_t kept : {1, 3, 4}) {
     auto copy = layers->keep(kept);
@@ -66,7 +66,7 @@ TEST_F(RepeatedLayersTest, AreFoundAndTakenOut) {
   EXPECT_EQ(countProducts(*module), 2 * kLayers + 2) << "the program itself has changed";
 }
 
-/// Which parameter a gradient or a sum of gradients is of says nothing about how it is computed.
+/// The parameter that a gradient belongs to does not change how it is computed.
 TEST_F(RepeatedLayersTest, MayBeAboutDifferentParameters) {
   for (llvm::StringLiteral attribute : {loom::kGradientOf, loom::kAccumulates}) {
     auto module = parse();
@@ -116,7 +116,7 @@ TEST_F(RepeatedLayersTest, TakeWhatTheExtrapolationSays) {
     ASSERT_EQ(whole.refusal, "");
     EXPECT_NEAR(weighAll(options), whole.getSeconds(), 1e-9 * whole.getSeconds()) << options.mesh;
   }
-  // Stages take at least so much, and no more than what one operation adds to each.
+  // With stages the extrapolation is a lower bound, off by at most one operation per stage.
   options.mesh = "model=2,pipe=2";
   options.dp.clear();
   options.tp = {"model"};

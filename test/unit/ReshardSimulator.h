@@ -12,7 +12,7 @@
 
 namespace gridloom::testing {
 
-/// What padding holds: whatever is computed from it is it again.
+/// The content of padding: whatever is computed from it becomes it.
 constexpr int64_t kPoison = INT64_MIN;
 
 /// A device's shard.
@@ -22,8 +22,8 @@ struct Shard {
 };
 
 /// Runs reshard steps on all devices of a mesh at once, by definition rather than by algorithm.
-/// Element number v of the tensor (row-major) has on member u of the unreduced group the partial
-/// value getPartial(v, u).
+/// Element number v of the tensor (row-major) has the partial value getPartial(v, u) on member u of
+/// the unreduced group.
 class ReshardSimulator {
 public:
   ReshardSimulator(const dist::Mesh &mesh, llvm::ArrayRef<int64_t> sizes)
@@ -57,7 +57,7 @@ public:
     return index;
   }
 
-  /// The shards of a sharding, padding poisoned.
+  /// The shards of all devices, with poisoned padding.
   std::vector<Shard> make(const dist::Sharding &sharding) const {
     std::vector<Shard> shards(numDevices);
     for (int64_t device = 0; device < numDevices; ++device) {
@@ -69,8 +69,8 @@ public:
     return shards;
   }
 
-  /// The first device whose shard is not what `to` asks of a tensor that was laid out as `from`; -1
-  /// when all are right. Padding may hold anything.
+  /// The first device whose shard is wrong for the target sharding `to` of a tensor sharded as
+  /// `from`; -1 if all are right. Padding may hold anything.
   int64_t findWrong(const std::vector<Shard> &shards, const dist::Sharding &from,
                     const dist::Sharding &to) const {
     dist::AxisList reduced;
@@ -126,7 +126,7 @@ private:
            mesh.getAxes().begin();
   }
 
-  /// The members of the device's group, in the order of their positions.
+  /// The members of the device's group, ordered by position.
   llvm::SmallVector<int64_t, 8> getGroup(int64_t device,
                                          llvm::ArrayRef<mlir::StringAttr> axes) const {
     llvm::SmallVector<int64_t, 8> members(mesh.getSize(axes));
@@ -143,7 +143,7 @@ private:
     return members;
   }
 
-  /// Calls with the number of each element of the device's shard in order, -1 for padding.
+  /// Calls `call` with the number of each element of the device's shard in order, -1 for padding.
   template <typename Call>
   void visit(int64_t device, const dist::Sharding &sharding, llvm::SmallVector<int64_t, 3> &shape,
              Call call) const {

@@ -6,7 +6,7 @@
 //
 // All pairs of shardings of tensors of rank 1 to 3 on all meshes of up to 8 devices with one to
 // three axes: partial sources, targets that stay partial, sizes that divide and that do not,
-// granules. By default a sample on meshes of two and three axes; GRIDLOOM_EXHAUSTIVE=1 runs all.
+// granules. Meshes of two and three axes are sampled; GRIDLOOM_EXHAUSTIVE=1 runs all pairs.
 //
 //===----------------------------------------------------------------------===//
 #include "InterpreterTesting.h"
@@ -62,7 +62,7 @@ struct Fixture {
   SmallVector<StringAttr> names;
 };
 
-/// All ways to place every axis on a dimension, in every order, unreduced or nowhere.
+/// All ways to place every axis on a dimension, in every order, unreduced or unused.
 void enumerateShardings(ArrayRef<StringAttr> axes, const Sharding &sharding,
                         std::vector<Sharding> &out) {
   out.push_back(sharding);
@@ -123,7 +123,8 @@ bool setGranule(Sharding &sharding, int64_t granule) {
   return isSplit || granule == 1;
 }
 
-/// What a device sends to reduce everything that is to be, gather every dimension, and slice.
+/// Bytes that a device sends to reduce all axes that the target reduces, gather every dimension,
+/// and slice.
 double getGatherBytes(const Sharding &from, const Sharding &to, RankedTensorType whole,
                       const Mesh &mesh) {
   RankedTensorType local = getLocalType(whole, from, mesh);
@@ -183,8 +184,8 @@ void countPair(const ReshardSimulator &simulator, const std::vector<Shard> &star
   figures.most = std::max(figures.most, count);
 }
 
-/// Every pair on one mesh for tensors of one shape; `keep` says which to run. The size of the
-/// elements decides whether bytes or rounds count.
+/// Every pair on one mesh for tensors of one shape; `keep` decides which to run. The size of the
+/// elements decides whether bytes or rounds dominate.
 void countShape(const Fixture &fixture, const Sizes &shape, unsigned elementBits,
                 llvm::function_ref<bool()> keep, Figures &figures) {
   const Mesh &mesh = *fixture.mesh;
@@ -196,7 +197,7 @@ void countShape(const Fixture &fixture, const Sizes &shape, unsigned elementBits
     for (Sharding from : shardings) {
       if (!setGranule(from, granuleFrom))
         continue;
-      // Every fourth partial source is a maximum.
+      // Every fourth partial source is a maximum instead of a sum.
       if (!from.unreduced.empty() && figures.pairs % 4 == 0)
         from.reduction = ReductionKind::Max;
       std::vector<Shard> start = simulator.make(from);
@@ -214,8 +215,8 @@ void countShape(const Fixture &fixture, const Sizes &shape, unsigned elementBits
 
 class ResharderTest : public ::testing::TestWithParam<Sizes> {};
 
-/// Every pair is planned twice: for small tensors, where rounds are saved, and for large ones,
-/// where bytes are.
+/// Every pair is planned twice: for small tensors, where plans save rounds, and for large ones,
+/// where they save bytes.
 TEST_P(ResharderTest, EveryPairOfShardings) {
   Fixture fixture(GetParam());
   std::mt19937 random(7);
@@ -242,8 +243,8 @@ TEST_P(ResharderTest, EveryPairOfShardings) {
     }
 }
 
-/// A reshard as a program: the input is laid out as `from`; where `from` is partial, member i of
-/// the group contributes i + 1 times the value.
+/// A reshard as a program: the input is sharded as `from`; where `from` is partial, member i of the
+/// group contributes i + 1 times the value.
 void buildProgram(Fixture &fixture, const Sharding &from, const Sharding &to,
                   RankedTensorType whole, ArrayRef<ReshardStep> steps) {
   const Mesh &mesh = *fixture.mesh;
@@ -324,7 +325,7 @@ std::string getName(const ::testing::TestParamInfo<Sizes> &info) {
   return name;
 }
 
-/// The simulation would see a wrong step: every plan with one of its faults planted is wrong.
+/// The simulation detects wrong steps: every plan with a planted fault must give a wrong result.
 TEST(ResharderFaultTest, SimulationSeesWrongSteps) {
   Fixture fixture({2, 2, 2});
   const Mesh &mesh = *fixture.mesh;
@@ -368,7 +369,7 @@ TEST(ResharderLimitsTest, MicroBatchesAreNotCommunicatedOver) {
       FailureOr<SmallVector<ReshardStep>> steps = planReshard(from, to, whole, *fixture.mesh);
       bool isPartial = llvm::all_of(
           to.unreduced, [&](StringAttr axis) { return llvm::is_contained(from.unreduced, axis); });
-      // The micro-batch axis and what is major to it stay where they are.
+      // The micro-batch axis and axes major to it must not move.
       auto getFixed = [&](const Sharding &sharding) {
         SmallVector<AxisList> fixed;
         for (const Sharding::Dim &dim : sharding.dims) {
@@ -390,7 +391,7 @@ TEST(ResharderLimitsTest, MicroBatchesAreNotCommunicatedOver) {
   EXPECT_GT(impossible, 20);
 }
 
-/// Axes of one device take no part in the search, however many there are.
+/// Axes of size one do not enlarge the search, however many there are.
 TEST(ResharderLimitsTest, AxesOfOneDeviceDoNotCount) {
   Context context;
   OpBuilder builder(context.get());
@@ -425,7 +426,7 @@ TEST(ResharderLimitsTest, AxesOfOneDeviceDoNotCount) {
   EXPECT_GT(pairs, 30);
 }
 
-/// Large meshes are planned in bounded time, and no dearer than by gathering.
+/// Planning on large meshes takes bounded time, and plans cost no more than gathering.
 TEST(ResharderLimitsTest, LargeMeshesArePlannedSoon) {
   Fixture fixture({4, 8, 2, 4, 3});
   Sharding from = Sharding::replicated(4), to = Sharding::replicated(4);
@@ -436,7 +437,7 @@ TEST(ResharderLimitsTest, LargeMeshesArePlannedSoon) {
   to.dims[2].axes = {fixture.names[4], fixture.names[0]};
   to.dims[3].axes = {fixture.names[2]};
   auto whole = RankedTensorType::get({96, 100, 64, 130}, fixture.builder.getF32Type());
-  // Of the processor: how busy the machine is does not count.
+  // Processor time, so that other load on the machine does not count.
   std::clock_t before = std::clock();
   FailureOr<SmallVector<ReshardStep>> steps = planReshard(from, to, whole, *fixture.mesh);
   double seconds = double(std::clock() - before) / CLOCKS_PER_SEC;

@@ -1,12 +1,11 @@
-//===- SearchExactTest.cpp - the search against trying everything ---------===//
+//===- SearchExactTest.cpp - the split search against exhaustive search ---===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// On random small programs the search has to find the least cost that there is, and its bound may
-// not be above it. What there is comes from SplitEnumeration.h, which says what is independent of
-// the search.
+// On random small programs the search must find the least cost, and its bound must not exceed it.
+// SplitEnumeration.h computes the least cost and says what is independent of the search.
 //
 //===----------------------------------------------------------------------===//
 #include "SmallPrograms.h"
@@ -24,7 +23,7 @@ namespace {
 
 struct Shape {
   std::vector<int64_t> sizes;
-  int mostOperations; ///< of a program, so that trying everything ends
+  int mostOperations; ///< of a program, which limits the enumeration
 };
 class SearchExact : public ::testing::TestWithParam<int> {
 protected:
@@ -35,7 +34,7 @@ protected:
 };
 
 TEST_P(SearchExact, FindsTheLeastCost) {
-  // Seeds are in order: the same on every machine, and the one that fails is in the test's name.
+  // Seeds are consecutive: the same on every machine, and a failing one is in the test's name.
   static const Shape shapes[] = {{{2}, 7},    {{3}, 7},    {{2, 2}, 7},    {{2, 3}, 7},
                                  {{3, 2}, 7}, {{3, 3}, 6}, {{2, 2, 2}, 6}, {{3, 2, 2}, 5}};
   int splitting = 0;
@@ -67,7 +66,7 @@ TEST_P(SearchExact, FindsTheLeastCost) {
     auto cost = static_cast<double>(solution.progress.cost);
     auto bound = static_cast<double>(solution.progress.lowerBound);
 
-    // It begins from a little above what the search has found, and has to find that again.
+    // The enumeration starts from a little above the search's result and must find that again.
     SplitEnumeration all(*module->getOps<mlir::func::FuncOp>().begin(), axes, mesh,
                          /*countsAll=*/true);
     double least = all.findLess(cost * (1 + 1e-9) + 1);

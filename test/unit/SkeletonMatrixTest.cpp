@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Each kernel runs twice: in the plain order, and in an order drawn from a seed while instructions
-// of stated accuracy err as far as they may. GRIDLOOM_EXHAUSTIVE=1 takes every size; otherwise each
-// row of the table takes some for every element type, others for the next.
+// Each kernel runs twice: in program order, and in a random order in which approximate instructions
+// err by as much as their stated accuracy allows. By default each element type takes some of the
+// sizes in turn; GRIDLOOM_EXHAUSTIVE=1 runs every size for every type.
 //
 //===----------------------------------------------------------------------===//
 #include "test/Share.h"
@@ -25,7 +25,7 @@ bool isExhaustive() {
   return value && std::string(value) != "0";
 }
 
-/// Where there is no CUDA toolkit, functions are polynomials of f32 only.
+/// Without a CUDA toolkit, functions are polynomials and exist for f32 only.
 bool hasLibdevice() {
   const char *home = std::getenv("CUDA_HOME");
   return llvm::sys::fs::exists(std::string(home ? home : "/usr/local/cuda") +
@@ -83,13 +83,13 @@ std::string fillIn(llvm::StringRef text, const std::string &element, int64_t siz
 
 std::string makeText(const SkeletonRow &row, const std::string &element, int64_t size,
                      const std::string &name) {
-  // A second result is %n.
+  // The second result is %n.
   std::string yielded = row.results.find(',') == std::string::npos ? "%r" : "%r, %n";
   std::string body = row.body + "\n  loom.yield " + yielded + " : " + row.results;
   return kernelText(fillIn(row.arguments, element, size), fillIn(body, element, size), name);
 }
 
-/// Values of an argument; `own` are the row's for it.
+/// Random values of an argument; `own` is its range from the row, or null.
 HostTensor drawTensor(mlir::RankedTensorType type, const Values *own, bool hasSpecials,
                       std::mt19937 &random) {
   ElementKind kind = *loom::getElementKind(type.getElementType());

@@ -5,8 +5,7 @@
 //===----------------------------------------------------------------------===//
 //
 // One row is one kernel for each of its element types and sizes. In its text $E is the element
-// type, {N}, {N*2}, {N+3} are computed from the size; T(5x{N}) is
-// tensor<5x{N}x$E>.
+// type; {N}, {N*2} and {N+3} are computed from the size; T(5x{N}) is tensor<5x{N}x$E>.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_TEST_UNIT_SKELETONTABLE_H
@@ -21,21 +20,21 @@ inline constexpr const char *kFloats = "f32 f64 f16 bf16";
 inline constexpr const char *kIntegers = "i8 ui8 i16 ui16 i32 ui32 i64 ui64";
 inline constexpr const char *kNumbers = "f32 f64 f16 bf16 i8 ui8 i16 ui16 i32 ui32 i64 ui64";
 inline constexpr const char *kAll = "f32 f64 f16 bf16 i8 ui8 i16 ui16 i32 ui32 i64 ui64 i1";
-/// Moved and converted only.
+/// Only moved and converted.
 inline constexpr const char *kFloats8 = "f8E4M3FN f8E5M2 f8E4M3FNUZ f8E5M2FNUZ";
 inline constexpr const char *kMoved =
     "f32 f64 f16 bf16 i8 ui8 i16 ui16 i32 ui32 i64 ui64 i1 f8E4M3FN";
 
-/// Around vectors, warps, blocks, and more than one block.
+/// Lengths around vectors, warps and blocks, and of more than one block.
 inline constexpr const char *kLengths = "1 3 4 7 31 32 33 127 128 255 256 257 1023 1025 4099";
-/// Around the tiles of a transpose.
+/// Lengths around the tiles of a transpose.
 inline constexpr const char *kTiles = "7 31 32 33 63 64 65 96 100 129";
-/// Rows that a warp does, and rows that a block does.
+/// Rows that a warp computes, and rows that a block computes.
 inline constexpr const char *kShortRows = "1 3 4 7 8 31 32 33 127 128 255 257 1023";
 inline constexpr const char *kLongRows = "2048 2049 2052 4096 4099";
 
-/// Values of an argument: floats in [low, high); integers from low to high where those are whole,
-/// else any.
+/// Values of an argument: floats in [low, high); integers from low to high if both are whole
+/// numbers, else any integers.
 struct Values {
   unsigned argument;
   double low, high;
@@ -46,13 +45,14 @@ struct SkeletonRow {
   std::string arguments; // "%x: T(5x{N}), %i: tensor<{N}xi64>"
   std::string body;      // defines %r, and %n where there are two results
   std::string results;
-  /// Units in the last place of f32, f64 and the 16-bit floats, and Exactness::floor; 0: exact.
+  /// Tolerance in units in the last place of f32, f64 and the 16-bit floats, and Exactness::floor;
+  /// 0: exact.
   double single = 0, full = 0, narrow = 0, floor = 0;
-  /// Of the arguments that are not named: floats in [-2, 2), any integers.
+  /// Values of some arguments; the others have floats in [-2, 2) and any integers.
   std::vector<Values> values = {};
-  /// Zeros of both signs, infinities, NaN and subnormal numbers are among the values.
+  /// Inputs contain zeros of both signs, infinities, NaN and subnormal numbers.
   bool hasSpecials = false;
-  /// The sign of a zero is not stated.
+  /// The sign of a zero is unspecified.
   bool ignoresZeroSign = false;
 
   SkeletonRow within(double ulpsOfF32, double ulpsOfF64, double ulpsOf16Bits, double least = 0) && {
@@ -90,7 +90,7 @@ inline SkeletonRow binary(const std::string &op, const std::string &elements) {
           "T({N})"};
 }
 
-/// What one element of the output is made of, exactly.
+/// Elementwise operations with exact results.
 inline SkeletonRows elementwiseRows() {
   SkeletonRows rows;
   for (const char *op : {"negate", "abs"})
@@ -126,7 +126,7 @@ inline SkeletonRows functionRows() {
   return rows;
 }
 
-/// Elements that are compared, repeated, or numbered.
+/// Comparisons, broadcasts and iota.
 inline SkeletonRows mixedRows() {
   SkeletonRows rows;
   auto add = [&](SkeletonRow row) { rows.push_back(std::move(row)); };
@@ -217,7 +217,7 @@ inline SkeletonRows moveRows() {
   return rows;
 }
 
-/// What a kernel computes of tensors that it reads at other places, in parts.
+/// Computations on several slices or transposed inputs.
 inline SkeletonRows viewRows() {
   SkeletonRows rows;
   auto add = [&](SkeletonRow row) { rows.push_back(std::move(row)); };
@@ -252,7 +252,7 @@ inline SkeletonRows viewRows() {
   return rows;
 }
 
-/// Rows of 5, reduced or normalised by a warp or a block each. The reference rounds too: long sums
+/// Five rows, reduced or normalised by a warp or a block each. The reference rounds, too: long sums
 /// of f64 differ in their last bits.
 inline SkeletonRows rowRows(const std::string &skeleton, const std::string &sizes) {
   SkeletonRows rows;
@@ -293,7 +293,7 @@ inline SkeletonRows rowRows(const std::string &skeleton, const std::string &size
   return rows;
 }
 
-/// Reductions of other dimensions than the last.
+/// Reductions of dimensions other than the last.
 inline SkeletonRows reductionRows() {
   SkeletonRows rows;
   auto column = [&](const char *name, const std::string &sizes, const std::string &from,
@@ -315,7 +315,8 @@ inline SkeletonRows reductionRows() {
                      .within(64, 64, 1));
   rows.push_back({"reduction", "min of the outer dims", kNumbers, kShortRows, "%x: T(4x3x{N})",
                   "%r = loom.reduce min %x dims = [0, 2] : (T(4x3x{N})) -> T(3)", "T(3)"});
-  // What is reduced is computed on the way, as a batch's variance and the gradients of its norm.
+  // The reduced value is computed in the kernel, as for the variance of a batch norm and its
+  // gradients.
   for (auto [name, from, dims, to, dim] :
        {std::tuple("variance of channels", "4x5x{N}", "0, 2", "5", "1"),
         {"variance of columns", "6x3x{N}", "0, 1", "{N}", "2"}})
@@ -343,8 +344,8 @@ inline SkeletonRows reductionRows() {
   return rows;
 }
 
-/// Few rows times matrices that lie along the sums, or across them. The reference sums in order;
-/// sums of whole numbers are exact in any.
+/// Few rows times matrices that are contiguous along the sums, or across them. The reference sums
+/// in order; sums of whole numbers are exact in any order.
 inline SkeletonRows productRows() {
   SkeletonRows rows;
   auto add = [&](const char *name, const std::string &sizes, const std::string &left,
@@ -370,8 +371,8 @@ inline SkeletonRows productRows() {
   return rows;
 }
 
-/// Operations that walk a dimension: running values, orders, elements by index. Sums of 16-bit
-/// floats into memory are rounded after each element, in another order than the reference's.
+/// Operations along a dimension: scans, sorts, gathers and scatters. Sums of 16-bit floats into
+/// memory are rounded after each element, in another order than the reference's.
 inline SkeletonRows laneRows() {
   SkeletonRows rows;
   auto add = [&](SkeletonRow row) { rows.push_back(std::move(row)); };
@@ -410,8 +411,8 @@ inline SkeletonRows laneRows() {
   return rows;
 }
 
-/// Every pair of element types, of values that all of them have: what is out of range has no stated
-/// result.
+/// Every pair of element types, with values that both can represent: out-of-range results are
+/// unspecified.
 inline SkeletonRows conversionRows() {
   SkeletonRows rows;
   llvm::SmallVector<llvm::StringRef> elements;
@@ -425,7 +426,8 @@ inline SkeletonRows conversionRows() {
   return rows;
 }
 
-/// To and from 8-bit floats: everything near and beyond the ends of their ranges too.
+/// Conversions to and from 8-bit floats, also of everything near and beyond the ends of their
+/// ranges.
 inline SkeletonRows float8Rows() {
   SkeletonRows rows;
   llvm::SmallVector<llvm::StringRef> elements, wide;

@@ -18,8 +18,8 @@
 
 namespace gridloom::testing {
 
-/// Writes a function of products, elementwise operations, reductions and moves on matrices; sizes
-/// that divide by numbers of devices, and such that do not. Weights are read once.
+/// Writes a function of products, elementwise operations, reductions and moves of matrices, with
+/// sizes that numbers of devices divide and sizes that they do not. Weights are read once.
 class SmallProgram {
 public:
   SmallProgram(uint64_t seed, int operations) : random(seed) {
@@ -87,7 +87,7 @@ private:
   }
 
   void addOperation() {
-    // Later values are read more often: deep programs rather than wide ones.
+    // Later values are likelier: deep programs rather than wide ones.
     size_t index = pick(3) ? values.size() - 1 : pick(static_cast<int64_t>(values.size()));
     std::vector<int64_t> shape = read(index).shape;
     std::string name = values[index].name, type = typeOf(shape);
@@ -95,7 +95,7 @@ private:
     switch (pick(isMatrix ? 8 : 4)) {
     case 0:
       return emit("gelu erf " + name + " : " + type, shape);
-    case 1: { // with something of the same shape
+    case 1: { // with another value of the shape
       for (size_t i = values.size(); i-- > 0;)
         if (i != index && values[i].shape == shape)
           return emit("add " + name + ", " + read(i).name + " : " + type, shape);
@@ -107,7 +107,7 @@ private:
                     shape);
       return emit("negate " + name + " : " + type, shape);
     case 3: {
-      if (shape.size() == 3) { // heads joined
+      if (shape.size() == 3) { // joins heads
         std::vector<int64_t> joined{shape[0], shape[1] * shape[2]};
         return emit("reshape " + name + " : (" + type + ") -> " + typeOf(joined), joined);
       }
@@ -162,7 +162,7 @@ private:
   std::string arguments, weights, body, text;
 };
 
-/// "x=2,y=3" as the program begins with it.
+/// The mesh operation "x=2,y=3" that begins a program.
 inline std::string writeMesh(const std::vector<int64_t> &sizes) {
   std::string axes;
   for (size_t i = 0; i < sizes.size(); ++i)
@@ -170,7 +170,7 @@ inline std::string writeMesh(const std::vector<int64_t> &sizes) {
   return "dist.mesh @mesh <[" + axes + "]>\n";
 }
 
-/// The first so many devices of hosts of the preset.
+/// A machine of the first `devices` devices of hosts of the preset.
 inline cluster::Machine makeTestMachine(const char *preset, int64_t devices) {
   return cluster::makeMachine(cluster::makeHosts(*cluster::findPreset(preset), devices), devices);
 }

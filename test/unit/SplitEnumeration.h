@@ -1,19 +1,18 @@
-//===- SplitEnumeration.h - all splits of a small program --------*- C++ -*-===//
+//===- SplitEnumeration.h - all splits of a small program ------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// What the search of splits is to find, found by trying everything. Of the code under test nothing
-// is used: neither its nodes, choices, edges and tables, nor its solver. The ways to split an
-// operation are put together from its rule here, and what it costs to have a value otherwise is
-// written down again from docs/planner.md. Shared with the search are the rules themselves, the
-// arithmetic of shardings (dialects/dist: which shardings a split has, whether they can say it, and
-// the price of moving without reductions), the library of costs, and what will be one kernel
+// Finds by exhaustive enumeration what the search of splits must find. Independent of the search:
+// it uses none of its nodes, choices, edges and tables, nor its solver. The ways to split an
+// operation are built from its rule here, and the cost of resharding is implemented again from
+// docs/planner.md. Shared with the search are the rules themselves, the arithmetic of shardings
+// (dialects/dist: the shardings of a split, whether they can express it, and the price of moving
+// without reductions), the cost library, and the choice of values that stay inside a kernel
 // (dialects/loom/Kernels.h).
 //
-// A way is left out only where what is known of its cost already is no less than the best: all
-// costs are at least 0.
+// A way is skipped only if its known cost is no less than the best: all costs are at least 0.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_TEST_UNIT_SPLITENUMERATION_H
@@ -33,11 +32,11 @@
 namespace gridloom::testing {
 
 /// The least cost of a function's splits, in picoseconds. The function has one block of operations
-/// without windows, and weights that are read once; nothing in it is pinned.
+/// without windows, and each weight is read once; nothing in it is pinned.
 class SplitEnumeration {
 public:
-  /// With `countsAll`, what is kept costs a little, too, as where a search breaks ties, and so do
-  /// copies of a device's part.
+  /// With `countsAll`, memory costs a little, too, as where a search breaks ties, and so do copies
+  /// of a device's part.
   SplitEnumeration(mlir::func::FuncOp func, llvm::ArrayRef<mlir::StringAttr> axes,
                    const dist::Mesh &mesh, bool countsAll)
       : mesh(mesh), axes(axes), countsAll(countsAll) {
@@ -62,7 +61,7 @@ public:
     descend(0, 0);
     return best;
   }
-  /// How many ways to split some of the operations were looked at.
+  /// The number of partial assignments tried.
   uint64_t countTried() const { return tried; }
 
 private:
@@ -72,17 +71,18 @@ private:
   };
   struct Operation {
     mlir::Operation *op;
-    std::vector<Way> ways; ///< the cheapest first
+    std::vector<Way> ways; ///< cheapest first
   };
   struct Read {
     size_t operation, operand;
   };
   struct Value {
     mlir::RankedTensorType type;
-    int64_t maker = -1; ///< an operation; none of arguments and weights
+    int64_t maker = -1; ///< index of the operation; -1 for arguments and weights
     size_t result = 0;
     std::vector<Read> reads;
-    /// Where it may be kept between those that make and read it; empty where it is not.
+    /// Shardings in which it may be kept between its maker and its readers; empty for a single
+    /// reader.
     std::vector<dist::ShardingAttr> places;
     bool isWeight = false, isInKernel = false;
     std::map<std::vector<const void *>, double> known;
@@ -96,12 +96,12 @@ private:
   double bytesOf(mlir::RankedTensorType type, const dist::Sharding &sharding) const {
     return static_cast<double>(loom::getByteSize(dist::getLocalType(type, sharding, mesh)));
   }
-  /// Among equals the way that keeps less: a picosecond for a KiB.
+  /// Breaks ties in favour of less memory: a picosecond per KiB.
   double tieOf(mlir::RankedTensorType type, dist::ShardingAttr sharding) const {
     return countsAll ? std::floor(bytesOf(type, dist::Sharding(sharding)) / 1024) : 0;
   }
 
-  /// A device's share of the work, and what rows communicate whose positions need each other.
+  /// A device's share of the work, and the communication along coupled factors.
   double getOwnSeconds(mlir::Operation *op, const dist::ShardingRule &rule,
                        const dist::FactorSplits &splits,
                        llvm::ArrayRef<mlir::RankedTensorType> local) const {
@@ -122,7 +122,7 @@ private:
     return seconds + loom::SharedWork(op, mesh.getMachine(), !countsAll).getSeconds(share, local);
   }
 
-  /// Adds the way that splits the factors so, unless no shardings say that.
+  /// Adds the way that splits the factors so, unless shardings cannot express it.
   void addWay(Operation &operation, const dist::ShardingRule &rule, const dist::OpSplits &splits) {
     llvm::SmallVector<mlir::RankedTensorType> types = dist::getTensorTypes(operation.op), local;
     llvm::SmallVector<dist::Sharding> shardings;
@@ -142,8 +142,8 @@ private:
     operation.ways.push_back(std::move(way));
   }
 
-  /// Puts axis after axis on each factor that has room, and on none; where sums may pass, each axis
-  /// that splits nothing may be one over which they stay partial.
+  /// Puts each axis in turn on each factor that has room, and on none; if sums may pass, each axis
+  /// that splits nothing may also leave them partial.
   void addWays(Operation &operation, const dist::ShardingRule &rule, size_t axis,
                const dist::OpSplits &splits, bool passes) {
     if (axis == axes.size())
@@ -210,11 +210,11 @@ private:
       value.places = listStorages(maker);
     else if (!maker || isReturned || !made.hasOneUse())
       value.places = listPlaces(value, isReturned);
-    if (ready >= 0) // what nobody reads costs nothing
+    if (ready >= 0) // a value without reads costs nothing
       readyAt[static_cast<size_t>(ready)].push_back(std::move(value));
   }
 
-  /// A weight may lie in every way to split it.
+  /// A weight may be stored in every sharding.
   std::vector<dist::ShardingAttr> listStorages(mlir::Operation *weight) const {
     std::vector<dist::Sharding> all{dist::Sharding::replicated(static_cast<int64_t>(
         mlir::cast<mlir::RankedTensorType>(weight->getResult(0).getType()).getRank()))};
@@ -233,7 +233,8 @@ private:
     return places;
   }
 
-  /// Whole, as it may be made or is read, without partial sums; and as such, where all may read it.
+  /// Replicated, or any sharding of its maker or readers without partial sums; a partial sum only
+  /// if all readers accept it.
   std::vector<dist::ShardingAttr> listPlaces(const Value &value, bool isReturned) const {
     std::vector<dist::ShardingAttr> offered{
         dist::Sharding::replicated(value.type.getRank()).getAttr(mesh)};
@@ -266,7 +267,7 @@ private:
     return places;
   }
 
-  /// What it takes to have a value otherwise, in picoseconds.
+  /// The cost of changing a value's sharding, in picoseconds.
   double getPrice(mlir::RankedTensorType type, dist::ShardingAttr from, dist::ShardingAttr to,
                   bool isInKernel = false) {
     if (from == to)
@@ -282,12 +283,12 @@ private:
     return entry->second.first + (isInKernel ? entry->second.second : 0);
   }
 
-  /// By messages, and by copies before and after.
+  /// Seconds of communication, and of copies before and after it.
   std::pair<double, double> getSecondsBetween(mlir::RankedTensorType type,
                                               const dist::Sharding &from,
                                               const dist::Sharding &to) const {
     using cluster::Collective;
-    // Partial sums stay so, over fewer axes perhaps, and nothing makes them of what is none.
+    // Partial sums may be reduced over some axes, but never arise from a value that is not partial.
     if (!to.unreduced.empty()) {
       dist::AxisList reduced;
       for (mlir::StringAttr axis : from.unreduced)
@@ -324,12 +325,12 @@ private:
     now.unreduced.clear();
     dist::MoveCost move = dist::getMoveCost(type, now, to, mesh);
     seconds += move.seconds;
-    copies += move.copySeconds + getCutSeconds(type, now, to); // the latter if all counts
+    copies += move.copySeconds + getCutSeconds(type, now, to); // the cut only with countsAll
     return {seconds, copies};
   }
 
-  /// Of what is one kernel where nothing is sent: another one is started, and, if all counts, what
-  /// is sent is written and read.
+  /// The cost of splitting a kernel in two by communication: another launch and, with `countsAll`,
+  /// the write and read of the value.
   double getApartSeconds(mlir::RankedTensorType type, const dist::Sharding &from,
                          const dist::Sharding &to) const {
     cluster::Work work;
@@ -339,7 +340,7 @@ private:
                      : mesh.getMachine().kinds.front().launchSeconds;
   }
 
-  /// The copy of a device's part out of what it has, and of what has to be padded before.
+  /// The copy of a device's part out of a larger one, and of the padding before it.
   double getCutSeconds(mlir::RankedTensorType type, const dist::Sharding &from,
                        const dist::Sharding &to) const {
     double bytes = bytesOf(type, from), parts = 1;
@@ -359,12 +360,12 @@ private:
       return 0;
     cluster::Work copy;
     copy.readBytes = copy.writtenBytes = bytes / parts + (isPadded ? bytes : 0);
-    // No launch of its own: of one kind of device, and of one class of work.
+    // Without a launch of its own: one kind of device, one class of work.
     const cluster::DeviceKind &kind = mesh.getMachine().kinds.front();
     return cluster::getComputeSeconds(kind, copy) - kind.launchSeconds;
   }
 
-  /// The least that it takes to bring a value from who makes it to all who read it.
+  /// The least cost of bringing a value from its maker to all readers.
   double getBetween(Value &value) {
     const dist::ShardingAttr made =
         value.maker < 0 ? dist::ShardingAttr() : chosen[value.maker]->tensors[value.result];
@@ -400,7 +401,7 @@ private:
     }
     for (const Way &way : operations[index].ways) {
       if (cost + way.cost + rest[index + 1] >= best)
-        return; // as those after it, which cost more
+        return; // later ways cost more
       ++tried;
       chosen[index] = &way;
       double now = cost + way.cost;
@@ -416,13 +417,13 @@ private:
   bool countsAll;
   std::vector<Operation> operations;
   llvm::DenseMap<mlir::Operation *, size_t> numbers;
-  llvm::DenseSet<mlir::Value> sums; ///< that some way to split their operations leaves partial
-  std::map<size_t, std::vector<Value>> readyAt; ///< by the last operation that makes or reads them
-  std::vector<double> rest; ///< the least that the operations from there on take
+  llvm::DenseSet<mlir::Value> sums; ///< results that some split of their operation leaves partial
+  std::map<size_t, std::vector<Value>> readyAt; ///< keyed by the last operation that uses them
+  std::vector<double> rest; ///< the least cost of the operations from each index on
   std::vector<const Way *> chosen;
   llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>,
                  std::pair<double, double>>
-      prices; ///< and what it takes that no kernel has both ends
+      prices; ///< second: the extra cost if the value would otherwise stay in a kernel
   double best = 0;
   uint64_t tried = 0;
 };

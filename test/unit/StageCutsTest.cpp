@@ -1,11 +1,11 @@
-//===- StageCutsTest.cpp - stages against all cuts ------------------------===//
+//===- StageCutsTest.cpp - stage cuts against all cuts --------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// The dynamic program leaves out cuts that cannot be the best; what it chooses has to be what the
-// plain one chooses, among equals too.
+// The dynamic program prunes cuts that cannot be the best; its choice must be the plain one's, also
+// among equal cuts.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/shard/StageCuts.h"
@@ -22,7 +22,7 @@ using namespace gridloom;
 
 namespace {
 
-/// A chain of so many operations on two devices.
+/// A chain of `count` operations on two devices.
 std::string makeChain(size_t count) {
   std::string text = R"(dist.mesh @mesh <["pipe" = 2]>
 func.func @main(%v0: tensor<64x64xf32> {loom.name = "x"}) -> (tensor<64x64xf32> {loom.name = "y"}) {
@@ -65,7 +65,7 @@ protected:
     context.loadDialect<loom::LoomDialect, dist::DistDialect, mlir::func::FuncDialect>();
   }
 
-  /// Cuts a chain of operations, each of which takes a time of its own and makes bytes of its own.
+  /// Cuts a chain of operations with the given seconds and bytes of results.
   void cut(const std::vector<double> &seconds, const std::vector<double> &bytes) {
     auto module = mlir::parseSourceString<mlir::ModuleOp>(makeChain(seconds.size()), &context);
     ASSERT_TRUE(module);
@@ -91,7 +91,7 @@ TEST_F(StageCutsTest, AreThoseOfThePlainProgram) {
   std::mt19937 random(0);
   for (int trial = 0; trial < 60; ++trial) {
     std::vector<double> seconds, bytes;
-    // Few different numbers, so that many cuts are equal; now and then one that outweighs all.
+    // Few distinct numbers, so that many cuts are equal; sometimes one that outweighs all others.
     for (size_t i = 0, count = 1 + random() % 24; i < count; ++i) {
       seconds.push_back(random() % 10 == 0 ? 1e-3 : 1e-6 * double(random() % 4));
       bytes.push_back(double(random() % 3) * (trial % 2 ? 1e5 : 1e8));

@@ -1,4 +1,4 @@
-//===- StrategyFileTest.cpp - names with stars, and strategy files --------===//
+//===- StrategyFileTest.cpp - patterns of names, and strategy files -------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -119,7 +119,7 @@ TEST(FoldNames, CopiesFollowTheirBase) {
       ElementsAre(Pair("w", "a"), Pair("w#3", "b")));
 }
 
-/// What the lines say of a name: no text where they contradict each other.
+/// The text that the lines give for a name; none if they contradict each other.
 static std::string lookUp(const std::vector<std::pair<std::string, std::string>> &lines,
                           const NamedText &name) {
   std::vector<llvm::StringRef> keys;
@@ -161,7 +161,7 @@ TEST(FoldNames, RandomListsComeBack) {
 }
 
 TEST(FoldNames, ManyNamesComeBack) {
-  // Patterns of a layer are compared with names that end alike, not with all.
+  // Patterns of a layer are compared only with names of the same ending.
   std::mt19937 random(1);
   std::vector<NamedText> names;
   for (int layer = 0; layer < 4000; ++layer)
@@ -259,7 +259,7 @@ TEST(StrategyFile, PartialSumsAndFactorsComeBack) {
   EXPECT_EQ(nodes[0].text, "[{data}, {unreduced: {model}}]");
   EXPECT_EQ(nodes[0].dims.size(), 1u);
   EXPECT_THAT(nodes[0].unreduced, ElementsAre("model"));
-  EXPECT_THAT(nodes[1].unreduced, IsEmpty()); // an axis of that name
+  EXPECT_THAT(nodes[1].unreduced, IsEmpty()); // this 'unreduced' is an axis
   const std::vector<StrategyLine> &splits = file.common[StrategySection::Splits];
   EXPECT_EQ(splits[0].text, "{d0: {data}, in0.d1: {model: 64}}");
   EXPECT_EQ(splits[0].factors[1].split.granule, 64);
@@ -354,7 +354,7 @@ TEST(StrategyFile, DeepAndDamagedTextsEnd) {
   file.common[StrategySection::Weights].push_back(makeLine("it's", "[{}]"));
   std::string text = printStrategy(file);
   for (size_t length = 0; length < text.size(); ++length)
-    problemOf(text.substr(0, length)); // whatever it says
+    problemOf(text.substr(0, length)); // must not crash
   std::mt19937 random(1);
   const std::string bytes = "[]{}:,-?&*!|>'\"%@#\n\t 01ab\\\x01";
   for (int round = 0; round < 5000; ++round) {

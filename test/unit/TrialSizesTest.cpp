@@ -1,4 +1,4 @@
-//===- TrialSizesTest.cpp - sizes that a model compiles with ----------------===//
+//===- TrialSizesTest.cpp - sizes with which a model compiles ---------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -30,8 +30,8 @@ ModelBrief makeBrief(std::vector<BriefValue> inputs) {
   return brief;
 }
 
-/// A model that compiles where `rule` holds, and else says its sizes.
-Trial where(const std::function<bool(Sizes)> &rule) {
+/// A model that compiles if `rule` holds; otherwise its error lists its sizes.
+TrialCompile where(const std::function<bool(Sizes)> &rule) {
   return [rule](const Sizes &sizes) -> std::string {
     std::string text = "error: sizes";
     for (const auto &[name, size] : sizes)
@@ -58,7 +58,7 @@ TEST(TrialSizes, CachesAreNoPictures) {
 }
 
 TEST(TrialSizes, MasksAreAsLongAsCacheAndNewTokens) {
-  // As the dynamo exporter names what it cannot tell to be equal.
+  // The dynamo exporter gives sizes different names if it cannot prove them equal.
   ModelBrief brief = makeBrief({{"ids", "int64", {open("s10"), fixed(2)}},
                                 {"mask", "int64", {open("s86"), open("s12")}},
                                 {"k", "float", {open("s10"), fixed(2), open("s29"), fixed(8)}},
@@ -86,10 +86,10 @@ TEST(TrialSizes, SumsFollowTheirParts) {
 
 TEST(TrialSizes, SizesThatAreBakedInAreFound) {
   ModelBrief brief = makeBrief({{"x", "float", {open("batch"), open("seq"), fixed(32)}}});
-  Trial trial = [](const Sizes &sizes) -> std::string {
+  TrialCompile trial = [](const Sizes &sizes) -> std::string {
     return sizes.at("seq") == 10 ? "" : "error: cannot reshape to [10, 12, 8]\n";
   };
-  // The same words for other sizes may as well be no matter of sizes.
+  // The same error for other sizes may have nothing to do with sizes.
   EXPECT_FALSE(findSizes(brief, {}, 1, trial).errors.empty());
   trial = [](const Sizes &sizes) -> std::string {
     int64_t size = sizes.at("seq");

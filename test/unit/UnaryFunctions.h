@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// One row is all the tests of an elementwise function of one float: its value by the interpreter,
+// One row defines all tests of an elementwise function of one float: its value in the interpreter,
 // every split of it, its derivative, the CPU kernel and the GPU kernel of each float type.
 //
 //===----------------------------------------------------------------------===//
@@ -17,15 +17,15 @@ namespace gridloom::testing {
 
 struct UnaryFunction {
   const char *name;
-  /// A value from mathematical tables, to 10 digits: the interpreter is held against it.
+  /// A value from mathematical tables, to 10 digits; the interpreter must agree.
   double argument, value;
-  /// Arguments of the CPU kernels, and how many times the tolerance of their float type they get.
+  /// Range of the CPU kernels' arguments, and a factor on the tolerance of their float type.
   double low, high, factor;
-  /// Arguments of the GPU kernels: within so many units in the last place of f32, f64, 16 bits.
-  /// Many functions of f32 are made of ex2.approx, of which PTX states an error of 2^-22: four
-  /// units in the last place alone.
+  /// Range of the GPU kernels' arguments, and tolerances in units in the last place of f32, f64 and
+  /// 16-bit floats. Many functions of f32 use ex2.approx, for which PTX states an error of 2^-22:
+  /// four units in the last place alone.
   double gpuLow, gpuHigh, single, full, narrow = 1;
-  /// Whether it can be differentiated.
+  /// Whether it is differentiable.
   bool hasPullback = true;
 };
 

@@ -1,8 +1,7 @@
-"""Real architectures as ONNX models, at any size, written as an exporter writes them.
+"""Real architectures as ONNX models of any size, in the form that exporters write.
 
-`build("minilm")` gives the trained sentence encoder; other sizes get weights from a counter-based
-generator and a seed, so that a model can be made again elsewhere instead of being carried there.
-Needs numpy and onnx only."""
+`build("minilm")` gives the trained sentence encoder; other sizes get weights from a counter-based generator and a seed, so that a model
+can be made again elsewhere instead of being copied. Needs only numpy and onnx."""
 
 from __future__ import annotations
 
@@ -47,8 +46,8 @@ def minilm(*, weights: Weights | None = None, **options) -> onnx.ModelProto:
 
 
 def minilm_file(path: str | Path) -> Path:
-    """`path`, where MiniLM with its trained weights is written unless a file newer than this code is there: 90 MB
-    that tests and demonstrations share."""
+    """Writes MiniLM with its trained weights to `path`, unless a file newer than this code exists there: 90 MB that tests and
+    demonstrations share. Returns `path`."""
     path = Path(path)
     newest = max(source.stat().st_mtime for source in Path(__file__).parent.glob("*.py"))
     if not path.exists() or path.stat().st_mtime < newest:

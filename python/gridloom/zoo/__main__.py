@@ -51,7 +51,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def option_type(default):
-    """Reads an option as its default is: a number, a word, yes or no, or numbers with commas."""
+    """Parses an option by the type of its default: a number, a word, yes or no, or numbers with commas."""
     if isinstance(default, bool):
         return lambda text: {"yes": True, "no": False}[text]
     if isinstance(default, tuple):
@@ -65,7 +65,7 @@ def describe(config: BertConfig) -> str:
 
 def make(options: argparse.Namespace) -> onnx.ModelProto:
     if options.model == "mlp":
-        # The scale of a trained layer's weights, so that signals neither die nor explode.
+        # The scale of a trained layer's weights, so that signals neither vanish nor explode.
         sizes = [int(s) for s in options.sizes.split(",")]
         weights = Random(options.seed, scale=float(np.mean(sizes[:-1])) ** -0.5)
         return mlp(sizes, weights, options.activation, options.opset)

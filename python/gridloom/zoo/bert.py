@@ -25,7 +25,7 @@ class BertConfig:
     epsilon: float = 1e-12
     head: str = "hidden"  # "hidden": last_hidden_state; "embedding": pooled and normalised
     opset: int = 17
-    layer_norm: str = "auto"  # "fused" (opset 17), "decomposed", or what the exporter does at this opset
+    layer_norm: str = "auto"  # "fused" (opset 17), "decomposed", or the exporter's choice at this opset
     gelu: str = "erf"  # "erf", "tanh" or "op" (opset 20)
 
     def __post_init__(self):

@@ -13,9 +13,9 @@ from .weights import Weights
 
 @dataclasses.dataclass(frozen=True)
 class Gpt2Config:
-    """GPT-2 small by default. `cache` is "", "concat" or "static" (see network.Cache). With `mask` positions and
-    what may be looked at are inputs, as transformers exports them: `position_ids` and `attention_mask`. With `dropout`,
-    a ratio, it is in training mode: Dropout of embeddings, of attention and of what each block adds."""
+    """GPT-2 small by default. `cache` is "", "concat" or "static" (see network.Cache). With `mask`, positions and attention mask are
+    inputs, as transformers exports them: `position_ids` and `attention_mask`. With `dropout`, a ratio, the model is in training mode:
+    Dropout of embeddings, of attention and of each block's contribution."""
 
     layers: int = 12
     hidden: int = 768

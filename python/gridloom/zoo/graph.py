@@ -16,14 +16,14 @@ Dim = int | str
 
 
 class ExternalFile:
-    """A file beside a model that weights go to as they are made, so that no more than one is in memory. Offsets are
-    multiples of 4096, so that a loader can map each."""
+    """A file next to a model for weights, written one by one, so that at most one is in memory. Offsets are multiples of 4096, so that a
+    loader can map each."""
 
     ALIGNMENT = 4096
     LEAST_BYTES = 1024  # smaller weights stay in the model
 
     def __init__(self, model: str | Path):
-        """Makes `<model>.data`, replacing what is there."""
+        """Creates `<model>.data`, replacing an existing file."""
         self.path = Path(f"{model}.data")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_bytes(b"")
@@ -33,7 +33,7 @@ class ExternalFile:
         with self.path.open("r+b") as file:
             offset = -(-file.seek(0, 2) // self.ALIGNMENT) * self.ALIGNMENT
             file.truncate(offset)
-            if array.size and not any(array.strides):  # one zero for all: a hole in the file
+            if array.size and not any(array.strides):  # all elements are one zero: leaves a hole in the file
                 file.truncate(offset + array.nbytes)
             else:
                 file.seek(offset)
@@ -46,8 +46,8 @@ class ExternalFile:
 
 
 class GraphBuilder:
-    """Collects nodes and weights; `build` returns the model. Values are their ONNX names. With a `store` large weights
-    go there at once."""
+    """Collects nodes and weights; `build` returns the model. Values are their ONNX names. With a `store`, large weights are written
+    there at once."""
 
     def __init__(self, name: str, opset: int, store: ExternalFile | None = None):
         newest = onnx.defs.onnx_opset_version()
@@ -145,7 +145,7 @@ BOOL = TensorProto.BOOL
 
 
 def layer_norm(g: GraphBuilder, x: str, weight: str, bias: str, epsilon: float, fused: bool) -> str:
-    """Normalises over the last dimension: one node, or the nine the exporter wrote before opset 17."""
+    """Normalises over the last dimension: one node, or the nine nodes that the exporter wrote before opset 17."""
     if fused:
         if g.opset < 17:
             raise ValueError(f"opset {g.opset} has no LayerNormalization; it came with 17")

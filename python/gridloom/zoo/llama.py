@@ -14,10 +14,9 @@ from .weights import Weights
 
 @dataclasses.dataclass(frozen=True)
 class LlamaConfig:
-    """Sizes as Llama-3-8B has them but for the number of layers. With `experts` each MLP is that many, of which every
-    token uses `chosen`. `dispatch` "dense" has each expert compute all tokens, "capacity" at most `capacity` times its
-    even share of them: later choices, then later tokens go without. `head` "hidden" leaves out embedding and logits:
-    `hidden_states` in and out."""
+    """The sizes of Llama-3-8B, except the number of layers. With `experts` each MLP has that many, of which every token uses `chosen`.
+    `dispatch` is "dense" (each expert computes all tokens) or "capacity" (each computes at most `capacity` times its even share; later
+    choices, then later tokens, are dropped). `head` "hidden" leaves out embedding and logits: `hidden_states` in and out."""
 
     layers: int = 1
     hidden: int = 4096
@@ -88,7 +87,7 @@ class _Llama(Network):
         return g.op("Add", g.op("Mul", x, rotations[0]), g.op("Mul", turned, rotations[1]))
 
     def repeat(self, x: str) -> str:
-        """Each key-value head once for every query head of its group."""
+        """Repeats each key-value head once for every query head of its group."""
         g, c = self.g, self.config
         groups = c.heads // c.kv_heads
         if groups == 1:
@@ -106,7 +105,7 @@ class _Llama(Network):
         return self.dense(y, f"{prefix}.down_proj", c.intermediate, c.hidden, bias=False)
 
     def experts(self, x: str, prefix: str) -> str:
-        """Each expert's MLP of its own rows: [1 or experts, rows, hidden] to [experts, rows, hidden]."""
+        """Each expert's MLP on its own rows: [1 or experts, rows, hidden] to [experts, rows, hidden]."""
         g, c = self.g, self.config
 
         def dense(y: str, name: str, inputs: int, outputs: int) -> str:
@@ -127,7 +126,7 @@ class _Llama(Network):
         return g.reshape(mix(tokens, best, which, prefix), g.dim(x, 0), g.dim(x, 1), c.hidden)
 
     def mix_all(self, tokens: str, best: str, which: str, prefix: str) -> str:
-        """Every expert computes every token; what the router did not choose is weighted by zero."""
+        """Every expert computes every token; experts that the router did not choose get weight zero."""
         g, c = self.g, self.config
         hot = g.op("OneHot", which, g.constant([c.experts], int), g.constant([0.0, 1.0]), axis=-1)
         shares = g.axes_op("ReduceSum", g.op("Mul", hot, g.unsqueeze(best, 2)), [1], since=13, keepdims=0)
@@ -136,20 +135,20 @@ class _Llama(Network):
         return g.axes_op("ReduceSum", y, [0], since=13, keepdims=0)
 
     def mix_some(self, tokens: str, best: str, which: str, prefix: str) -> str:
-        """Each expert computes what is sent to it, up to its capacity (GShard, arXiv 2006.16668, section 2.2). All
-        first choices come before all second ones: choices are in the order [chosen, tokens]."""
+        """Each expert computes the tokens sent to it, up to its capacity (GShard, arXiv 2006.16668, section 2.2). All first choices come
+        before all second choices: choices are in the order [chosen, tokens]."""
         g, c = self.g, self.config
         count = g.dim(tokens, 0)
         expert = g.reshape(g.op("Transpose", which, perm=[1, 0]), -1)
         share = g.reshape(g.op("Transpose", best, perm=[1, 0]), -1, 1)
         even = g.op("Mul", g.op("Cast", count, to=FLOAT), g.constant(c.capacity * c.chosen / c.experts))
         capacity = g.op("Cast", g.op("Ceil", even), to=INT64)
-        # How many came to the same expert before.
+        # The number of earlier choices of the same expert.
         hot = g.op("OneHot", expert, g.constant([c.experts], int), g.constant([0, 1], int), axis=-1)
         before = g.op("CumSum", hot, g.constant(0, int), exclusive=1)
         place = g.axes_op("ReduceSum", g.op("Mul", hot, before), [-1], since=13, keepdims=0)
         fits = g.op("Less", place, capacity)
-        # A row behind all others takes what does not fit.
+        # Choices that do not fit go to an extra last row.
         rows = g.op("Mul", g.constant(c.experts, int), capacity)
         row = g.op("Where", fits, g.op("Add", g.op("Mul", expert, capacity), place), rows)
         height = g.unsqueeze(g.op("Add", rows, g.constant(1, int)), 0)

@@ -1,4 +1,4 @@
-"""A plain multi-layer perceptron: the smallest model with something to shard."""
+"""A multi-layer perceptron: the smallest model that can be sharded."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from .weights import Weights
 
 
 class Network:
-    """A graph under construction with the weights it takes. Parameters have PyTorch's names; matrices are stored as
-    [in, out], and drawn so that signals neither die nor explode."""
+    """A graph under construction with its weights. Parameters have PyTorch's names; matrices are stored as [in, out], and drawn so that
+    signals neither vanish nor explode."""
 
     def __init__(self, name: str, opset: int, weights: Weights, store: ExternalFile | None, dropout: float = 0.0):
         self.g = GraphBuilder(name, opset, store)
@@ -33,7 +33,7 @@ class Network:
             return layer_norm(g, x, weight, bias, epsilon, fused=g.opset >= 17)
 
     def drop(self, x: str) -> str:
-        """Dropout in training mode, where the network has a ratio."""
+        """Dropout in training mode, if the network has a ratio."""
         if not self.dropout:
             return x
         return self.g.op("Dropout", x, self.g.constant(self.dropout), self.g.constant(True, bool))
@@ -44,8 +44,8 @@ class Network:
         return g.op("Transpose", g.reshape(x, g.dim(x, 0), g.dim(x, 1), heads, size), perm=[0, 2, 1, 3])
 
     def attend(self, query: str, key: str, value: str, size: int, kept: str | None) -> str:
-        """Attention of [batch, heads, sequence, size], joined again to [batch, sequence, heads * size]. `kept` is true
-        where a query may look, and broadcasts to [batch, heads, queries, keys]."""
+        """Attention of [batch, heads, sequence, size], merged again to [batch, sequence, heads * size]. `kept` is true where a query may
+        attend, and broadcasts to [batch, heads, queries, keys]."""
         g = self.g
         scores = g.op("MatMul", query, g.op("Transpose", key, perm=[0, 1, 3, 2]))
         scores = g.op("Div", scores, g.constant(size**0.5))
@@ -62,7 +62,7 @@ class Network:
         return g.op("Add", count, begin) if begin else count
 
     def causal(self, queries: str, keys: str) -> str:
-        """True where a key's position is not after the query's: [queries, keys]."""
+        """True where a key is not after the query: [queries, keys]."""
         g = self.g
         return g.op("LessOrEqual", g.unsqueeze(keys, 0), g.unsqueeze(queries, 1))
 
@@ -71,9 +71,9 @@ class Network:
 
 
 class Cache:
-    """Keys and values of earlier positions. `form` is "" (none), "concat" (past_* grow by concatenation, as exporters
-    write it) or "static" (buffers of `capacity` positions, into which new ones are written at `position`, or where the
-    `positions` of the new ones, [batch, sequence], begin)."""
+    """Keys and values of earlier positions. `form` is "" (none), "concat" (past_* grow by concatenation, as exporters write it) or
+    "static" (buffers of `capacity` positions; new ones are written from `position` on, or from the first of `positions`, [batch,
+    sequence], if given)."""
 
     def __init__(
         self, network: Network, form: str, layers: int, heads: int, size: int, capacity: int, positions: str | None = None
@@ -105,7 +105,7 @@ class Cache:
         parts = []
         for kind, past, new in zip(("key", "value"), self.past[layer], (key, value)):
             joined = self.g.op("Concat", past, new, axis=2) if self.form == "concat" else self._write(past, new)
-            # A graph output of its own, so that attention keeps its name.
+            # The graph output is a separate Identity, so that attention keeps its name.
             self._present.append((f"present_{kind}_{layer}", self.g.op("Identity", joined)))
             parts.append(joined)
         return parts[0], parts[1]
@@ -114,14 +114,14 @@ class Cache:
         g = self.g
         count = g.dim(new, 2)
         slots = g.op("Range", g.constant(0, int), g.dim(past, 2), g.constant(1, int))
-        source = g.op("Sub", slots, self.begin)  # which new position belongs into each slot
+        source = g.op("Sub", slots, self.begin)  # the new position that belongs into each slot
         fresh = g.op("And", g.op("GreaterOrEqual", source, g.constant(0, int)), g.op("Less", source, count))
         last = g.op("Sub", count, g.constant(1, int))
         source = g.op("Min", g.op("Max", source, g.constant(0, int)), last)
         return g.op("Where", g.unsqueeze(fresh, 1), g.op("Gather", new, source, axis=2), past)
 
     def key_positions(self, key: str) -> str:
-        """0, 1, ... for each of the joined keys: int64 [positions]."""
+        """0, 1, ... for all cached and new keys: int64 [positions]."""
         g = self.g
         return g.op("Range", g.constant(0, int), g.dim(key, 2), g.constant(1, int))
 

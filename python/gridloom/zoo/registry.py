@@ -1,4 +1,4 @@
-"""The zoo's models by name, each at its true size and at any other."""
+"""The zoo's models by name, at their true sizes and at any other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .weights import Random, Weights, Zeros
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """`options` are what can be chosen, with defaults: sizes, opset, forms."""
+    """`options` are the model's options with their defaults: sizes, opset, forms."""
 
     description: str
     options: dict
@@ -37,8 +37,8 @@ class Model:
     def write(
         self, path: str | Path, seed: int = 0, external_data: bool = False, shapes_only: bool = False, **options
     ) -> Path:
-        """Writes the model to `path`. With `external_data` weights go to `<path>.data` one by one, so that memory holds
-        one at a time. With `shapes_only` they are zeros in a file of holes, which takes no space whatever its size."""
+        """Writes the model to `path`. With `external_data` weights go to `<path>.data` one by one, so that memory holds one at a time.
+        With `shapes_only` they are zeros in a sparse file, which takes no space whatever its size."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         store = ExternalFile(path) if external_data or shapes_only else None

@@ -1,4 +1,4 @@
-"""Sentences to the inputs of a BERT encoder, with the tokenizer the model package ships."""
+"""Turns sentences into inputs of a BERT encoder, with the tokenizer of the model package."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-# Three pairs that mean the same in other words, and two sentences alone: a person can judge the result.
+# Three pairs of paraphrases and two unrelated sentences, so that a person can judge the result.
 SENTENCES = (
     "A man is playing a guitar on stage.",
     "Someone performs music with a string instrument.",

@@ -1,4 +1,4 @@
-"""Sources of a model's numbers: a safetensors file, or a counter-based generator and a seed."""
+"""Sources of a model's weights: a safetensors file, or a counter-based generator with a seed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 class Weights(Protocol):
     def get(self, name: str, shape: tuple[int, ...], *, scale: float | None = None, mean: float = 0.0) -> np.ndarray:
-        """The float32 tensor `name`, which must have `shape`. `scale` and `mean` say how random numbers are to lie."""
+        """The float32 tensor `name`, which must have `shape`. `scale` and `mean` are those of random numbers."""
 
 
 class Safetensors:
@@ -44,19 +44,18 @@ class Safetensors:
 
 
 class Zeros:
-    """One zero for all elements: what a model of any size takes no time and memory to make with. Compiling looks at shapes
-    alone; outputs are of no use."""
+    """One zero for all elements: a model of any size takes no time and memory to make. For compiling, which only reads shapes; outputs
+    are meaningless."""
 
     def get(self, name: str, shape: tuple[int, ...], **_) -> np.ndarray:
         return np.broadcast_to(np.float32(0), shape)
 
 
 class Random:
-    """Numbers that depend on seed, tensor name and position only, on every machine alike.
+    """Numbers that depend only on seed, tensor name and position, and are the same on every machine.
 
-    Each is the centred sum of four 16-bit uniforms (nearly normal) from one 64-bit output of Philox,
-    times a scale, 0.02 as BERT was initialised unless a model says otherwise: integers and one multiplication,
-    so no libm has a say. Scales of normalisations lie around one."""
+    Each is the centred sum of four 16-bit uniforms (nearly normal) from one 64-bit output of Philox, times a scale, by default 0.02 as
+    in BERT's initialisation: integers and one multiplication, so that libm has no influence. Scales of normalisations are around one."""
 
     def __init__(self, seed: int, scale: float = 0.02):
         self.seed = seed

@@ -5,7 +5,7 @@ func.func @pad(%x: tensor<2x3xf32>, %n: tensor<0x3xi8>) -> (tensor<2x10xf32>, te
   // CHECK: loom.pad %{{.*}} value = 5.000000e-01 : f32 low = [0, 1] high = [0, 2] interior = [0, 2]
   %0 = loom.pad %x value = 0.5 : f32 low = [0, 1] high = [0, 2] interior = [0, 2]
       : (tensor<2x3xf32>) -> tensor<2x10xf32>
-  // Nothing has nothing between.
+  // Zero elements have nothing between them.
   %1 = loom.pad %n value = -1 : i8 low = [1, 0] high = [2, 0] interior = [4, 0]
       : (tensor<0x3xi8>) -> tensor<3x3xi8>
   return %0, %1 : tensor<2x10xf32>, tensor<3x3xi8>

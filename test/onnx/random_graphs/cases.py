@@ -1,4 +1,4 @@
-"""Cases: a random model, what it is compiled for, and whether it computes what ONNX Runtime does."""
+"""Cases: a random model, its compile options, and the comparison with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MESHES = {
     "pipe=2": 14, "data=2,pipe=2": 10, "model=2,pipe=2": 6, "x=2,y=2,pipe=2": 6, "pipe=3": 5, "pipe=2,model=3": 3, "x=4": 3,
 }  # fmt: skip
 
-# Refusals whose reason is in the model or in what was asked for: a part of the message, and what is counted.
+# Refusals that the model or the options explain: a part of the message, and the reason under which they are counted.
 REASONS = {
     "splits nothing of the model": "an axis has nothing to split",
     "use a smaller 'pipe' axis": "fewer operations than stages",
@@ -43,7 +43,7 @@ NODES = (4, 4, 6, 6, 8, 10, 12, 14, 16, 20, 25, 30, 40)
 
 @dataclasses.dataclass
 class Setup:
-    """What a model is compiled for."""
+    """The options to compile a model with."""
 
     mesh: str = ""
     strategy: str | None = None
@@ -80,7 +80,8 @@ class Case:
 
 @dataclasses.dataclass
 class Result:
-    """How a case went. `error` is empty when it passed; `refused` is the reason of a refusal that the model explains."""
+    """The outcome of a case. `error` is empty when it passed; `refused` is the reason of a refusal that the model or the options
+    explain."""
 
     seed: int
     error: str = ""
@@ -101,7 +102,7 @@ def grow(seed: int, only: list[str] | None = None) -> tuple[Graph, collections.C
     graph, skipped = Graph(seed), collections.Counter()
     r = graph.random
     rows = [TABLE[name] for name in sorted(TABLE) if TABLE[name].since <= graph.opset <= TABLE[name].until]
-    # A model has some operators often, as real ones do; any other may come in.
+    # Like real models, a model uses some operators often; any other may appear.
     home = [row for row in rows if row.qualified in only] if only else r.sample(rows, min(len(rows), 14))
     home = home or rows  # none of them is in this opset
     wanted, tries = r.choice(NODES), 0
@@ -119,7 +120,7 @@ def grow(seed: int, only: list[str] | None = None) -> tuple[Graph, collections.C
 
 
 def draw_shard(r: random.Random, mesh: str, values: list[Value]) -> dict[str, str]:
-    """Pins of a value or two to axes that are not for stages."""
+    """Pins one or two values to axes other than the pipeline's."""
     axes = [(a.split("=")[0], int(a.split("=")[1])) for a in mesh.split(",") if a and not a.startswith("pipe")]
     fits = [v for v in values if v.rank and max(v.shape) > 1]
     if not axes or not fits:
@@ -155,7 +156,7 @@ def draw_setup(r: random.Random, graph: Graph, outputs: list[Value]) -> Setup:
     if "pipe" in mesh and r.random() < 0.8:
         setup.microbatches = r.choice([1, 2, 2, 3, 4])
     if r.random() < 0.3:
-        # Weights, but for such as are likely to be folded with others or to become part of another.
+        # Weights, except those that are likely to be folded or to become part of another.
         direct = {
             name for node in graph.nodes if node.op_type in ("MatMul", "Add", "Mul", "Where") for name in node.input
         }
@@ -197,7 +198,7 @@ def describe(array: np.ndarray, at: tuple) -> str:
 
 
 def compare(value: Value, actual: np.ndarray, counts: collections.Counter) -> str:
-    """What is wrong with `actual`; empty if nothing is. Counts elements that cannot be compared, by reason."""
+    """What is wrong with `actual`, empty if nothing. Counts elements that cannot be compared, by reason."""
     want = value.array
     if actual.dtype != want.dtype:
         return f"'{value.name}' is {actual.dtype}, ONNX Runtime's {want.dtype}"
@@ -221,7 +222,7 @@ def compare(value: Value, actual: np.ndarray, counts: collections.Counter) -> st
             tolerance = 64 * unit * (np.abs(reference) + min(1.0, scale)) + 24 * spread + 4 * typical
             tolerance += 256 * float(np.finfo(want.dtype).smallest_subnormal)
             wrong = finite & ~(np.abs(got - reference) <= tolerance)
-            # Infinities and NaNs must be the same where every noisy value agrees.
+            # Infinities and NaNs must match where all noisy values agree on them.
             same = np.all([(n == reference) | (np.isnan(n) & np.isnan(reference)) for n in noisy], axis=0)
             special = ~finite & same
             wrong |= special & ~((got == reference) | (np.isnan(got) & np.isnan(reference)))
@@ -245,14 +246,14 @@ def quiet_numpy():
 
 
 def compile(setup: Setup, model: Path, plan: Path, **options) -> gridloom.Plan:
-    """Compiles `model` to `plan` as `setup` and further `options` of gridloom.compile say; raises CompileError."""
+    """Compiles `model` to `plan` with the options of `setup` and further `options` of gridloom.compile. Raises CompileError."""
     mesh = {"mesh": setup.mesh} if setup.mesh else {}
     rest = {f.name: getattr(setup, f.name) for f in dataclasses.fields(setup) if f.name != "mesh"}
     return gridloom.compile(model, plan, **mesh, **rest, **options)
 
 
 def check(case: Case, folder: Path) -> Result:
-    """Compiles the case in `folder`, runs it twice on real ranks in this process, and compares."""
+    """Compiles the case in `folder`, runs it twice on real ranks in this process, and compares the results."""
     folder.mkdir(parents=True, exist_ok=True)
     model, plan = folder / "model.onnx", folder / "model.plan"
     onnx.save(case.model(), str(model))
@@ -281,7 +282,7 @@ def check(case: Case, folder: Path) -> Result:
             first = session.run({v.name: v.array for v in case.inputs if v.name in read})
             second = session.run()
             first, second = (backend.trim(r, [v.name for v in case.outputs]) for r in (first, second))
-    except Exception as error:  # whatever goes wrong is the result
+    except Exception as error:  # any exception is the result
         result.error = f"{type(error).__name__}: {error}"
         return result
     with quiet_numpy():
@@ -297,7 +298,7 @@ def check(case: Case, folder: Path) -> Result:
 
 
 def scratch() -> Path:
-    """A folder for models and plans, in memory where the machine has it."""
+    """A folder for models and plans, in memory if the machine has one there."""
     base = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(os.environ.get("TMPDIR", "/tmp"))
     return base / f"gridloom-random-{os.getpid()}"
 

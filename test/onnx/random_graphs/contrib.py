@@ -181,7 +181,7 @@ def matmul_integer_to_float(g: Graph):
     return g.add("MatMulIntegerToFloat", [x, y, a, b, p, q], domain=MS)
 
 
-# What ONNX Runtime's quantizers and optimizers write
+# Operators that ONNX Runtime's quantizers and optimizers write
 
 
 @recipe("FusedConv", domain=MS, weight=0.4)

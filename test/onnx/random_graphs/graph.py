@@ -1,9 +1,8 @@
-"""A model that grows node by node. Every node is run by ONNX Runtime as soon as it is there, so its shape, type and value
-are known to whatever comes next; where ONNX Runtime lacks an operator for a type, ONNX's reference evaluator stands in.
+"""A model that grows node by node. ONNX Runtime runs every node as soon as it is added, so its shape, type and value are known to later
+nodes. Where ONNX Runtime does not implement an operator for a type, ONNX's reference evaluator runs it.
 
-A few *noisy* values stand beside every value: what the model computes when each inexact operation's operands and results
-are off by a few units in the last place. How far they spread says how far another correct implementation may be off, and
-integers on which they disagree hang on a rounding."""
+Every value has a few *noisy* values: the results when each inexact operation's operands and results are off by a few units in the last
+place. Their spread bounds the error of another correct implementation. An integer on which they disagree depends on rounding."""
 
 from __future__ import annotations
 
@@ -26,32 +25,32 @@ INTS = (I64, I32, I8, U8)
 NUMBERS = FLOATS + INTS
 ALL = NUMBERS + (BOOL,)
 
-# Units of rounding. That of f64 leaves room for functions that are accurate to 1e-15 only.
+# Rounding units. That of f64 leaves room for functions that are accurate to only 1e-15.
 EPSILON = {F16: 2.0**-11, F32: 2.0**-24, F64: 2.0**-50}
-NOISES = 4  # noisy values beside each value
-# To which side: what hangs on a rounding shows itself if some two are off to different sides, whatever cancels.
+NOISES = 4  # noisy values per value
+# The signs of the noise. Some two noisy values are off to different sides whatever cancels, so a dependence on rounding shows.
 OPERAND_SIDES, RESULT_SIDES = (1, -1, 1, -1), (1, -1, -1, 1)
-ULPS = 4.0  # how far each noisy operation is off
+ULPS = 4.0  # error of each noisy operation
 MOST_ELEMENTS = 3000
 SIZES = [1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8, 9, 12, 13, 16, 17]
 
 
-# What ONNX Runtime computes with f32's accuracy inside; results that are f32 numbers give it away elsewhere.
+# Operators that ONNX Runtime computes to f32's accuracy; others are recognised by results that are f32 numbers.
 COARSE = {"Attention", "Erf", "Gelu", "HardSwish"}
 
-# Whose small results come from numbers near 1 or of the operands' size that cancel.
+# Operators whose small results come from cancellation of numbers near 1 or of the operands' size.
 CANCELLING = {
     "Asinh", "Atanh", "Attention", "BatchNormalization", "BiasGelu", "Celu", "DFT", "Elu", "Erf", "FastGelu", "GRU", "Gelu",
     "GroupNormalization", "GridSample", "If", "InstanceNormalization", "LSTM", "LayerNormalization", "Log", "LogSoftmax", "Loop",
     "BlackmanWindow", "HammingWindow", "HannWindow", "MeanVarianceNormalization", "MelWeightMatrix", "Mish", "QuickGelu",
     "RNN", "ReduceLogSumExp", "Resize", "STFT", "Scan", "Selu", "Sinh", "SkipLayerNormalization", "Softplus", "Swish", "Tanh",
 }  # fmt: skip
-# Of those, whose results may cancel to a zero that others compute as a small number.
+# Those of them whose results may cancel to zero where others compute a small number.
 VANISHING = {"BiasGelu", "FastGelu", "Gelu", "Mish"}
 
 
 class Skip(Exception):
-    """A recipe does not fit what is there, or makes values that would drown everything."""
+    """A recipe does not fit the model so far, or its values would drown all others."""
 
 
 class Value:
@@ -96,7 +95,7 @@ _OPTIONS.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISAB
 
 
 def is_coarse(node: onnx.NodeProto, operands: Iterable[Value], results: list[np.ndarray]) -> bool:
-    """Whether f64 was computed as f32, as far as the numbers show it. An inverse DFT is multiplied by 1/n of f32."""
+    """Whether f64 was computed as f32, judging by the numbers. An inverse DFT is multiplied by 1/n in f32."""
     if node.op_type == "DFT" and any(a.name == "inverse" and a.i for a in node.attribute):
         return True
     attributes = any(a.type == onnx.AttributeProto.FLOAT for a in node.attribute)
@@ -155,7 +154,7 @@ class Graph:
         self.palette = [r.choice(SIZES) for _ in range(r.randint(2, 4))]
         if r.random() < 0.03:
             self.palette.append(0)
-        # One type is at home in a model; others appear beside it.
+        # Most values of a model have its main type; others appear as well.
         self.main = r.choices([F32, F64, F16, I64, I32], [70, 10, 10, 5, 5])[0]
         self.values: list[Value] = []
         self.nodes: list[onnx.NodeProto] = []
@@ -184,7 +183,7 @@ class Graph:
         return tuple(shape)
 
     def dtype(self, dtypes: Sequence[np.dtype]) -> np.dtype:
-        """Most often the type that is at home."""
+        """One of `dtypes`, most often the model's main type."""
         if self.main in dtypes and self.random.random() < 0.7:
             return self.main
         return self.random.choice(list(dtypes))
@@ -222,7 +221,7 @@ class Graph:
         return value
 
     def constant(self, array, dtype=np.int64) -> Value:
-        """An initializer that gives a shape, axes or the like; no operand of anything else."""
+        """An initializer for a shape, axes or the like; it never becomes another node's operand."""
         array = np.asarray(array, dtype)
         value = Value(self.name("c"), array, [array] * NOISES, "initializer")
         self.initializers.append(value)
@@ -239,8 +238,7 @@ class Graph:
         fresh: float = 0.1,
         otherwise: Sequence[int] | None = None,
     ) -> Value:
-        """A value that is there, preferably one not used yet; else a new one, of shape `otherwise` where there is a
-        `test`."""
+        """An existing value, preferably an unused one, or a new one. With a `test`, a new one needs a shape `otherwise`."""
         ranks = list(ranks)
         fits = [
             v
@@ -262,7 +260,7 @@ class Graph:
         return self.source(self.dtype(dtypes), self.shape(ranks) if shape is None else shape)
 
     def match(self, x: Value, dtype: np.dtype | None = None, into: bool = False, **bounds) -> Value:
-        """An operand whose shape joins with x's by broadcasting; with `into` without making it larger."""
+        """An operand that broadcasts with x; with `into` its shape must not enlarge x's."""
         dtype = dtype or x.dtype
 
         def joins(v: Value) -> bool:
@@ -282,7 +280,7 @@ class Graph:
         return self.source(dtype, shape, **bounds)
 
     def tame(self, x: Value, low: float, high: float) -> Value:
-        """x, or something made of it whose elements lie from `low` to `high`."""
+        """x, or a value computed from it, with elements between `low` and `high`."""
         if x.array.size and not (np.isfinite(x.array.astype(np.float64)).all()):
             raise Skip("not finite")
         if x.within(low, high):
@@ -306,7 +304,7 @@ class Graph:
         return self.add("Clip", [x, *bounds], exact=True)
 
     def axis(self, rank: int) -> int:
-        """A dimension, as likely as not counted from the end."""
+        """A random dimension, half of the time counted from the end."""
         if rank == 0:
             raise Skip("a scalar has no axis")
         axis = self.random.randrange(rank)
@@ -315,7 +313,7 @@ class Graph:
     def indices(
         self, shape: Sequence[int], limit: int, dtypes: Sequence[np.dtype] = (I64, I32), low: int | None = None
     ) -> Value:
-        """Indices below `limit`; unless `low` is 0, negative ones count from the end."""
+        """Indices below `limit`; unless `low` is 0, some are negative and count from the end."""
         if limit < 1:
             raise Skip("nothing to index")
         low = -limit if low is None else low
@@ -371,8 +369,8 @@ class Graph:
     def disturb(
         self, array, side: np.ndarray, beside: float = 0, coarse: bool = False, zeros: bool = False
     ) -> np.ndarray:
-        """Off to `side`, 1 or -1, by a few units in the last place, and by as much of `beside` or of the largest element
-        up to 1. Zeros stay, unless `zeros`."""
+        """Moves elements to `side`, 1 or -1, by a few units in the last place of each, plus as many of `beside` or, if larger, of a
+        quarter of the largest element (at most 1). Zeros stay, unless `zeros`."""
         if array.dtype not in EPSILON or array.size == 0:
             return array
         unit = ULPS * max(EPSILON[array.dtype], EPSILON[F32] if coarse else 0)
@@ -396,8 +394,8 @@ class Graph:
         captures: Sequence[Value] = (),
         **attributes,
     ) -> Value | list[Value | None]:
-        """Adds a node and returns its result, or results. `outputs` says how many there are or which are wanted;
-        `exact` that no correct implementation rounds; `captures` what graphs in attributes read from outside."""
+        """Adds a node and returns its result or results. `outputs` is their number, or which ones to name; `exact`: no correct
+        implementation rounds; `captures` are the outer values that graphs in attributes read."""
         wanted = [True] * outputs if isinstance(outputs, int) else list(outputs)
         names = [self.name("v") if w else "" for w in wanted]
         node = helper.make_node(
@@ -420,13 +418,13 @@ class Graph:
         return [by_name.get(n) for n in names]
 
     def end(self, values: Sequence[Value | None]) -> None:
-        """Makes results outputs that nothing reads: those whose length depends on data."""
+        """Makes values whose length depends on data outputs that no node reads."""
         for value in filter(None, values):
             self.values.remove(value)
             self.last.append(value)
 
     def check(self, value: Value) -> None:
-        """Large and infinite values are rare: they hide what is beside them."""
+        """Skips most nodes with large or infinite values, which hide errors in other values."""
         if value.dtype == BOOL or value.array.size == 0:
             return
         wide = np.abs(value.array.astype(np.float64))
@@ -437,14 +435,14 @@ class Graph:
     # The model
 
     def prune(self) -> None:
-        """Drops inputs and initializers that nothing reads."""
+        """Removes inputs and initializers that no node reads."""
         read = {name for node in self.nodes for name in reads(node)}
         self.inputs = [v for v in self.inputs if v.name in read]
         self.initializers = [v for v in self.initializers if v.name in read]
 
 
 def reads(node: onnx.NodeProto) -> set[str]:
-    """Names that a node reads, those from outside of its attributes' graphs included."""
+    """The names that a node reads, including outer names that its attributes' graphs read."""
     names = set(filter(None, node.input))
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:

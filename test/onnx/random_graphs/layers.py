@@ -1,5 +1,4 @@
-"""Recipes of operators that are layers: normalisations, convolutions, pooling, resizing, attention, recurrence,
-quantization and control flow."""
+"""Recipes for layers: normalisations, convolutions, pooling, resizing, attention, recurrence, quantization and control flow."""
 
 from __future__ import annotations
 
@@ -11,12 +10,12 @@ from .recipes import recipe
 
 
 def some(g: Graph, **options):
-    """Each attribute with a probability of 0.6."""
+    """Picks each attribute with a probability of 0.6."""
     return {k: v for k, v in options.items() if g.random.random() < 0.6}
 
 
 def image(g: Graph, dtypes=(F32,), spatial=(1, 2, 2, 2, 3), least: int = 3) -> Value:
-    """[n, c, ...] with spatial dimensions of at least `least`."""
+    """A value of shape [n, c, ...] with spatial dimensions of at least `least`."""
     rank = 2 + g.random.choice(spatial)
     try:
         return g.pick(dtypes, [rank], lambda v: all(d >= least for d in v.shape[2:]) and v.shape[0] * v.shape[1] > 0)
@@ -28,12 +27,12 @@ def image(g: Graph, dtypes=(F32,), spatial=(1, 2, 2, 2, 3), least: int = 3) -> V
 
 
 def batch_size(g: Graph, most=6) -> int:
-    """The graph's usual first dimension, where that is neither empty nor large."""
+    """The graph's usual first dimension, clamped to 1 .. `most`."""
     return max(1, min(g.palette[0], most))
 
 
 def parameter(g: Graph, dtype, shape, low=None, high=None) -> Value:
-    """Weights most often, at times an input or a value that is there."""
+    """Mostly a weight, sometimes an input or an existing value."""
     if low is None and g.random.random() < 0.1:
         return g.pick([dtype], shape=shape)
     return g.source(dtype, shape, low, high, kind=g.random.choices(["initializer", "input"], [4, 1])[0])
@@ -120,7 +119,7 @@ def loss(g: Graph, op):
     labels = g.source(g.random.choice([I64, I32]), shape, 0, classes - 1)
     weights = parameter(g, F32, (classes,), 0.2, 2) if g.random.random() < 0.5 else None
     options = {"reduction": g.random.choice(["none", "sum", "mean"])}
-    if g.random.random() < 0.4 and len(np.unique(labels.array)) > 1:  # not all are ignored
+    if g.random.random() < 0.4 and len(np.unique(labels.array)) > 1:  # some are not ignored
         options["ignore_index"] = int(labels.array.flat[0])
     outputs = [True, True] if op == "SoftmaxCrossEntropyLoss" and g.random.random() < 0.4 else 1
     return g.add(op, [x, labels, weights], outputs, **options)
@@ -130,7 +129,7 @@ def loss(g: Graph, op):
 
 
 def window(g: Graph, x: Value, dilations=True, least=1, padded=True) -> dict:
-    """Attributes of a window that fits x."""
+    """Attributes of a window that fits into x."""
     kernel, pads_low, pads_high, strides, dilated = [], [], [], [], []
     for size in x.shape[2:]:
         k = g.random.randint(least, min(3, size))
@@ -242,7 +241,7 @@ def resize(g: Graph):
     if mode == "nearest":
         options |= some(g, nearest_mode=g.random.choice(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]))
     if g.random.random() < 0.5:
-        # Of a product that is no whole number ONNX Runtime's align_corners differs from the standard's.
+        # ONNX Runtime's align_corners differs from the standard's where size times scale is no integer.
         whole = "align_corners" in options.values()
         scales = [1.0, 1.0, *(g.random.choice([1, 2, 3] if d % 2 and whole else [0.5, 1, 2, 3]) for d in x.shape[2:])]
         return g.add("Resize", [x, None, g.constant(scales, np.float32)], **options)
@@ -410,7 +409,7 @@ def recurrent(g: Graph, op):
 
 
 def byte_matrices(g: Graph, ranks=range(2, 4), kind=None):
-    """Two operands of a product of U8, whose columns and rows are not empty."""
+    """Two operands for a product of U8 matrices with no empty rows or columns."""
     x = g.pick((U8,), ranks, lambda v: v.array.size > 0, otherwise=(max(1, g.palette[0]), g.random.choice([3, 4, 8])))
     return x, g.source(U8, (x.shape[-1], max(1, g.size())), kind=kind)
 
@@ -446,7 +445,7 @@ def dequantize_linear(g: Graph):
 @recipe("DynamicQuantizeLinear")
 def dynamic_quantize_linear(g: Graph):
     x = g.pick((F32,), range(1, 5), lambda v: v.array.size > 0)
-    # Of a range that lies evenly about 0 the zero point is 127.5 before it is rounded, however little the values are off.
+    # If the range is symmetric about 0, the zero point is 127.5 before rounding, and the smallest error decides it.
     low, high = min(0.0, float(x.array.min())), max(0.0, float(x.array.max()))
     if high > low and abs(-low * 255 / (high - low) % 1 - 0.5) < 1e-3:
         raise Skip("a zero point hangs on a rounding")

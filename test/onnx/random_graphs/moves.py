@@ -1,4 +1,4 @@
-"""Recipes of operators that move, pick and reduce elements, and of products."""
+"""Recipes of operators that move, select and reduce elements, and of products."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def reshape(g: Graph):
 
 @recipe("ReshapeOfShape", weight=1.5)
 def reshape_of_shape(g: Graph):
-    """What exporters write for x.reshape(x.shape[0], -1, n)."""
+    """The nodes that exporters write for x.reshape(x.shape[0], -1, n)."""
     x = g.pick(FLOATS, range(2, 5), lambda v: 0 not in v.shape)
     shape = g.add("Shape", [x], exact=True)
     first = g.add("Gather", [shape, g.constant(0)], exact=True, axis=0)
@@ -236,7 +236,7 @@ def gather_elements(g: Graph):
 
 
 def tuples(g: Graph, sizes, shape, unique=False) -> Value:
-    """Tuples of indices into dimensions of `sizes`."""
+    """Index tuples into dimensions of `sizes`."""
     if 0 in sizes:
         raise Skip("nothing to index")
     count = int(np.prod(shape, dtype=np.int64))
@@ -396,7 +396,7 @@ def non_zero(g: Graph):
 
 @recipe("NonZeroOfData", "CompressOfData", "Unique", weight=0.4)
 def selected_by_data(g: Graph, op):
-    """Of values computed at run time: a result whose length depends on them, as the model's last."""
+    """Selects from values computed at run time. The results' length depends on data, so they become outputs."""
     if op == "NonZeroOfData":
         return g.end([g.add("NonZero", [g.pick((I64, BOOL), range(1, 4), lambda v: v.kind != "initializer")], exact=True)])
     if op == "CompressOfData":
@@ -413,7 +413,7 @@ def non_max_suppression(g: Graph):
     batch, classes, n = g.random.randint(1, 2), g.random.randint(1, 3), g.random.randint(1, 12)
     corner, size = g.numbers.uniform(0, 4, (batch, n, 2)), g.numbers.uniform(0.5, 3, (batch, n, 2))
     boxes = g.source(F32, (batch, n, 4), kind="input", array=np.concatenate([corner, corner + size], -1).astype(F32))
-    # Scores far from each other and from the threshold, whatever rounds.
+    # Scores far from each other and from the threshold, so that rounding does not matter.
     ranks = g.numbers.permutation(batch * classes * n).reshape(batch, classes, n)
     scores = g.source(F32, ranks.shape, kind="input", array=((ranks + 0.5) / ranks.size).astype(F32))
     given = [g.constant(g.random.randint(1, n)), g.constant(0.4, np.float32)]

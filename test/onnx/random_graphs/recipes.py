@@ -1,5 +1,5 @@
-"""The table of operators: for each, how to choose operands and attributes of a node. Elementwise operators are rows, others
-short functions. Here are elementwise operators and constants; `moves`, `layers` and `contrib` add the rest."""
+"""The table of operators: for each, how to choose operands and attributes of a node. Elementwise operators are rows, others short
+functions. This file has elementwise operators and constants; `moves`, `layers` and `contrib` add the rest."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TABLE: dict[str, Recipe] = {}
 
 
 def recipe(*names: str, **options):
-    """Adds a function to the table, under each of the names; with several, the function takes the name."""
+    """Adds a function to the table under each name. With several names the function gets the name as `op`."""
 
     def add(make):
         for name in names:
@@ -190,7 +190,7 @@ def pow(g: Graph):
     if x.dtype.kind == "i":
         exponent = g.match(g.tame(x, -6, 6), I64 if g.random.random() < 0.5 else x.dtype, low=0, high=3)
         return g.add("Pow", [g.tame(x, -6, 6), exponent], exact=True)
-    if g.random.random() < 0.5:  # any base, whole exponents
+    if g.random.random() < 0.5:  # any base, integer exponents
         exponent = g.source(g.random.choice([x.dtype, I64, I32]), (), low=0, high=3, kind="initializer")
         exponent.array = np.asarray(np.round(exponent.array))
         exponent.noisy = [exponent.array] * len(exponent.noisy)
@@ -233,7 +233,7 @@ def clip(g: Graph):
 
 
 def castable(g: Graph, x: Value, to: np.dtype) -> Value:
-    """x, tame where a cast of what is too large would not be defined."""
+    """x, bounded where the cast of large values is undefined."""
     if x.dtype.kind == "f" and to.kind in "iu":
         return g.tame(x, 0 if to.kind == "u" else -100, 100)
     return x

@@ -1,4 +1,4 @@
-"""Runs many cases, each in a worker process that outlives it unless it crashes."""
+"""Runs many cases in worker processes, which are replaced when they crash."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import worker_process
 from . import cases, shrink
 from .cases import Result
 
-SECONDS = 180  # for one case, on a machine that does much else
+SECONDS = 180  # for one case, on a busy machine
 
 
 class Worker:
@@ -48,12 +48,12 @@ class Worker:
 
 def serve(only: list[str] | None) -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # libraries' output is no answer
     folder = cases.scratch()
     for line in sys.stdin:
         try:
             result = cases.run_seed(int(line), folder, only)
-        except Exception as error:  # the generator is at fault
+        except Exception as error:  # an error of the generator
             result = Result(int(line), error=f"generator: {type(error).__name__}: {error}")
         print(json.dumps(dataclasses.asdict(result)), file=answers, flush=True)
 
@@ -65,8 +65,7 @@ def run(
     tell: Callable[[Result], None] | None = None,
     has_time: Callable[[], bool] = lambda: True,
 ) -> list[Result]:
-    """Results in the order of `seeds`, those that begin while there is time; `tell` is called with each as soon as it is
-    there."""
+    """The results in the order of `seeds`; no case begins once the time is up. `tell` is called with each result at once."""
     waiting, lock = iter(list(seeds)), threading.Lock()
     results: list[Result] = []
 

@@ -1,4 +1,4 @@
-"""Makes a failing case smaller: what a node computes is known, so a node can go and its results become inputs."""
+"""Makes a failing case smaller. The results of every node are known, so a node can be removed and its results become inputs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SECONDS = float(os.environ.get("GRIDLOOM_SHRINK_SECONDS", "150"))  # for all att
 
 
 def kind(error: str) -> str:
-    """What stays the same while a case shrinks: numbers and names do not."""
+    """The part of the error that stays the same while a case shrinks, without numbers and names."""
     words = re.sub(r"'[^']*'|\d+", "", error)
     return words[:24] if error.startswith("wrong") else words[:60]
 
 
 def prune(case: Case) -> Case:
-    """Without what no output needs."""
+    """Removes everything that no output needs."""
     needed = {v.name for v in case.outputs}
     nodes = []
     for node in reversed(case.nodes):
@@ -48,7 +48,7 @@ def prune(case: Case) -> Case:
 
 
 def without(case: Case, index: int) -> Case | None:
-    """The results of a node become inputs."""
+    """Removes a node and makes its results inputs."""
     node = case.nodes[index]
     made = [name for name in node.output if name]
     outputs = [v for v in case.outputs if v.name not in made]
@@ -90,7 +90,7 @@ def smaller(case: Case):
         yield dataclasses.replace(case, setup=setup)
     for index in range(len(case.nodes)):
         yield without(case, index)
-    for index in reversed(range(len(case.nodes))):  # ends earlier
+    for index in reversed(range(len(case.nodes))):  # cuts the model off earlier
         made = [case.values[n] for n in case.nodes[index].output if n]
         if not any(v in case.outputs for v in made):
             yield prune(dataclasses.replace(case, outputs=made))
@@ -112,7 +112,7 @@ def size(case: Case) -> tuple:
 
 
 def attempt(case: Case, folder: Path) -> str:
-    """The case's error; in a process of its own, which may crash."""
+    """Runs the case in a process of its own, which may crash, and returns its error."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
 
@@ -134,7 +134,7 @@ def attempt(case: Case, folder: Path) -> str:
 
 
 def shrink(case: Case, folder: Path) -> tuple[Case, str]:
-    """The smallest case found that fails the same way, and its error."""
+    """The smallest case found that fails in the same way, and its error."""
     error = attempt(case, folder)
     if not error:
         return case, ""
@@ -155,7 +155,7 @@ def shrink(case: Case, folder: Path) -> tuple[Case, str]:
 
 
 def keep(case: Case, folder: Path) -> str:
-    """Writes model, inputs and expected outputs, and returns the commands that show the failure."""
+    """Writes model, inputs and expected outputs. Returns the commands that show the failure."""
     folder.mkdir(parents=True, exist_ok=True)
     onnx.save(case.model(), str(folder / "model.onnx"))
     given = []

@@ -45,7 +45,7 @@ plan.kernel @exp in_place = [#plan.in_place<output = 0, input = 0>] {
   loom.yield %0 : tensor<32xf32>
 }
 
-// What reads a part of a buffer, or writes one, does not write over it.
+// An operation that reads or writes a part of a buffer does not write over it.
 // CHECK-LABEL: plan.program @parts
 // CHECK: plan.buffer arena {bytes = 256 : i64, offset = [[A:[0-9]+]] : i64}
 // CHECK-NEXT: plan.alias {{.*}} {offset = 32 : i64}
@@ -73,7 +73,7 @@ plan.kernel @exp in_place = [#plan.in_place<output = 0, input = 0>] {
   loom.yield %0 : tensor<32xf32>
 }
 
-// What a group reads is in use until an event says that it is done, however early the group was started.
+// A group's operands are in use until an event says that it is done, however early it started.
 // CHECK-LABEL: plan.program @asynchronous
 // CHECK: plan.buffer registered {bytes = 128 : i64, offset = [[READ:[0-9]+]] : i64}
 // CHECK-NEXT: plan.buffer registered {bytes = 128 : i64, offset = [[WRITTEN:[0-9]+]] : i64}
@@ -102,8 +102,8 @@ plan.program @asynchronous {
 
 // -----
 
-// In a repeat, what ends late in one iteration must be over before what starts early in the next: the
-// send of the last iteration runs on, so nothing shares with its slots.
+// In a repeat, a late use in one iteration must end before an early write of the next: the send of
+// the last iteration continues, so nothing shares memory with its slots.
 // CHECK-LABEL: plan.program @repeated
 // CHECK: plan.buffer registered {bytes = 128 : i64, offset = 0 : i64, slots = 2 : i64}
 // CHECK-NEXT: plan.buffer registered {bytes = 64 : i64, offset = 256 : i64}
@@ -128,7 +128,7 @@ plan.program @repeated {
 
 // -----
 
-// A branch reads its condition when all before it is done: the condition lives until then.
+// A branch reads its condition when everything before it is done: the condition lives until then.
 // CHECK-LABEL: plan.program @condition
 // CHECK: plan.buffer arena {bytes = 1 : i64, offset = [[C:[0-9]+]] : i64}
 // CHECK-NOT: offset = [[C]] : i64

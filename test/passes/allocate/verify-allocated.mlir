@@ -63,7 +63,7 @@ plan.program @next_iteration {
 
 // -----
 
-// %0 is used before the repeat, %1 in it: iterations cannot be told apart.
+// %0 is used before the repeat, %1 in it: iterations are not distinguished.
 plan.program @outside_the_repeat {
   %x = plan.buffer input "x" {bytes = 128 : i64} : !plan.buffer<tensor<32xf32>>
   %0 = plan.buffer arena {bytes = 128 : i64, offset = 0 : i64} : !plan.buffer<tensor<32xf32>>

@@ -4,8 +4,8 @@
 
 dist.mesh @mesh <["data" = 2]>
 
-// The message has the first rank's shards, then the second's. It stands where the last gradient is there; what rearranges an operand comes before
-// it, and what rearranges a result after it. With 64 bytes the first has enough for itself.
+// The message has the first rank's shards, then the second's. It is placed where its last gradient is ready; operations that rearrange an operand
+// come before it, those that rearrange a result after it. With 64 bytes the first gradient fills a bucket.
 // CHECK-LABEL: func.func @scatter
 // CHECK: %[[A:.*]] = loom.exp %arg0
 // CHECK: %[[B:.*]] = loom.negate %arg1
@@ -37,7 +37,7 @@ func.func @scatter(%x: tensor<8x3xf32>, %y: tensor<5x2xf32>) -> (tensor<3x4xf32>
   return %4, %3 : tensor<3x4xf32>, tensor<1x5xf32>
 }
 
-// Weights that are only returned are gathered together; one that is read is not among them.
+// Weights that are only returned are gathered together; a weight that is also read is not.
 // CHECK-LABEL: func.func @gather
 // CHECK: %[[P:.*]] = loom.reshape %arg0 : (tensor<4x3xf32>) -> tensor<12xf32>
 // CHECK: %[[C:.*]] = loom.concatenate %[[P]], %{{.*}} dim = 0 : (tensor<12xf32>, tensor<5xf32>) -> tensor<17xf32>
@@ -58,7 +58,7 @@ func.func @gather(%x: tensor<4x3xf32>, %y: tensor<5xf32>, %z: tensor<4xf32>) -> 
   return %0, %4, %3 : tensor<8x3xf32>, tensor<9xf32>, tensor<8xf32>
 }
 
-// The gradients of one part of a batch do not wait for the next part's.
+// The gradients of one part of a batch do not wait for those of the next part.
 // CHECK-LABEL: func.func @parts
 // CHECK: dist.reduce_scatter %{{.*}} : (tensor<16xf32>) -> tensor<8xf32>
 // CHECK: loom.tanh
@@ -78,7 +78,7 @@ func.func @parts(%x: tensor<8xf32>, %y: tensor<8xf32>) -> (tensor<4xf32>, tensor
   return %2, %5 : tensor<4xf32>, tensor<4xf32>
 }
 
-// What another one waits for is no gradient, and stays alone; gradients behind it travel together.
+// A value that another depends on is no gradient and sent alone; gradients after it go together.
 // CHECK-LABEL: func.func @awaited
 // CHECK: dist.reduce_scatter %{{.*}} : (tensor<8xf32>) -> tensor<4xf32>
 // CHECK: dist.reduce_scatter %{{.*}} : (tensor<12xf32>) -> tensor<6xf32>
@@ -94,7 +94,7 @@ func.func @awaited(%x: tensor<8xf32>, %z: tensor<8xf32>) -> (tensor<2xf32>, tens
   return %3, %5, %0 : tensor<2xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
-// What another one waits for is no gradient; what is used before another one is there does not wait for it; and a message has one type.
+// No gradients: values that others depend on. A value used before another is ready does not wait for it; a message has one type.
 // CHECK-LABEL: func.func @apart
 // CHECK-COUNT-4: dist.reduce_scatter
 // CHECK-NOT: dist.reduce_scatter

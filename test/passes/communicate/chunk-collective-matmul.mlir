@@ -17,7 +17,7 @@ func.func @all_reduce(%x: tensor<8x4xf32>, %w: tensor<4x6xf32>) -> tensor<8x6xf3
   return %1 : tensor<8x6xf32>
 }
 
-// Only the scattered dimension can be cut: a chunk has a piece of both devices' rows.
+// Only the scattered dimension can be split: a chunk has a piece of both devices' rows.
 // CHECK-LABEL: func.func @reduce_scatter
 // CHECK: loom.reshape %{{.*}} : (tensor<8x4xf32>) -> tensor<2x4x4xf32>
 // CHECK: loom.slice %{{.*}} [0, 0, 0] to [2, 2, 4] by [1, 1, 1]
@@ -31,7 +31,7 @@ func.func @reduce_scatter(%x: tensor<8x4xf32>, %w: tensor<4x5xf32>) -> tensor<4x
   return %1 : tensor<4x5xf32>
 }
 
-// The sequence is gathered, the batch is cut.
+// The sequence is gathered, the batch is split into chunks.
 // CHECK-LABEL: func.func @all_gather
 // CHECK: %[[X0:.*]] = loom.slice %{{.*}} [0, 0, 0] to [1, 4, 4]
 // CHECK: %[[G0:.*]] = dist.all_gather %[[X0]] over ["model"] dim = 1 {dist.chunk} : (tensor<1x4x4xf32>) -> tensor<1x8x4xf32>
@@ -45,7 +45,7 @@ func.func @all_gather(%x: tensor<2x4x4xf32>, %w: tensor<4x5xf32>) -> tensor<2x8x
   return %1 : tensor<2x8x5xf32>
 }
 
-// Odd sizes, a small result, another use of the product: whole.
+// Odd sizes, a small result, or another use of the product: not chunked.
 // CHECK-LABEL: func.func @whole
 // CHECK-NOT: dist.chunk
 func.func @whole(%x: tensor<7x4xf32>, %y: tensor<2x4xf32>, %w: tensor<4x5xf32>, %z: tensor<8x4xf32>)

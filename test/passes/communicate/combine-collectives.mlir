@@ -10,7 +10,7 @@ func.func @independent(%a: tensor<8xf32>, %b: tensor<4xf32>) -> (tensor<8xf32>, 
   return %0, %1 : tensor<8xf32>, tensor<4xf32>
 }
 
-// One needs the other; another axis; too large together.
+// Not combined: one depends on the other, another axis, too large together.
 // CHECK-LABEL: func.func @apart
 // CHECK-COUNT-4: dist.all_reduce %{{[^,]*}} over
 func.func @apart(%a: tensor<8xf32>, %b: tensor<30xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<30xf32>) {
@@ -21,7 +21,7 @@ func.func @apart(%a: tensor<8xf32>, %b: tensor<30xf32>) -> (tensor<8xf32>, tenso
   return %1, %2, %3 : tensor<8xf32>, tensor<8xf32>, tensor<30xf32>
 }
 
-// Between two of one group there is one of another: each waits for its own company.
+// Between two of one group there is one of another: each combines only with its own group.
 // CHECK-LABEL: func.func @interleaved
 // CHECK-COUNT-2: dist.all_reduce %{{.*}}, %{{.*}} over
 // CHECK-NOT: dist.all_reduce
@@ -47,7 +47,7 @@ func.func @needed_early(%a: tensor<8xf32>, %x: tensor<8x65536xf32>, %w: tensor<6
   return %3, %4 : tensor<8xf32>, tensor<8x1xf32>
 }
 
-// The same, but the first is needed only after another matmul: nothing is lost by waiting.
+// The same, but the first is needed only after another matmul: waiting costs nothing.
 // CHECK-LABEL: func.func @needed_late
 // CHECK: loom.dot_general
 // CHECK: dist.all_reduce %{{.*}}, %{{.*}} over
@@ -62,7 +62,7 @@ func.func @needed_late(%a: tensor<8xf32>, %x: tensor<8x65536xf32>, %w: tensor<65
   return %4, %5, %3 : tensor<8xf32>, tensor<8x1xf32>, tensor<8x1xf32>
 }
 
-// Chunks travel one by one.
+// Chunks are sent one by one.
 // CHECK-LABEL: func.func @chunks
 // CHECK-COUNT-2: dist.all_reduce %{{[^,]*}} over
 func.func @chunks(%a: tensor<8xf32>, %b: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
@@ -71,7 +71,7 @@ func.func @chunks(%a: tensor<8xf32>, %b: tensor<8xf32>) -> (tensor<8xf32>, tenso
   return %0, %1 : tensor<8xf32>, tensor<8xf32>
 }
 
-// What travels together has the causes of all.
+// A combined collective has the causes of all.
 // CHECK-LABEL: func.func @causes
 // CHECK: dist.all_reduce %{{.*}}, %{{.*}} over ["model"] sum {dist.because = "'p' needs the whole; 'q' needs the whole"}
 func.func @causes(%a: tensor<8xf32>, %b: tensor<4xf32>) -> (tensor<8xf32>, tensor<4xf32>) {

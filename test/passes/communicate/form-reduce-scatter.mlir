@@ -10,7 +10,7 @@ func.func @one_use(%x: tensor<8x16xf32>) -> tensor<4x16xf32> {
   return %1 : tensor<4x16xf32>
 }
 
-// The whole sum is wanted too: nothing changes.
+// The whole sum is used too: nothing changes.
 // CHECK-LABEL: func.func @two_uses
 // CHECK: dist.all_reduce
 // CHECK: dist.shard_slice
@@ -20,7 +20,7 @@ func.func @two_uses(%x: tensor<8x16xf32>) -> (tensor<4x16xf32>, tensor<8x16xf32>
   return %1, %0 : tensor<4x16xf32>, tensor<8x16xf32>
 }
 
-// The slice is over one of two axes: the other is summed over on the part.
+// The slice is over one of two axes: the sum over the other is computed on the part.
 // CHECK-LABEL: func.func @one_of_two_axes
 // CHECK: %[[P:.*]] = dist.reduce_scatter %{{.*}} over ["b"] dim = 1 sum : (tensor<8x16xf32>) -> tensor<8x4xf32>
 // CHECK: %[[S:.*]] = dist.all_reduce %[[P]] over ["a"] sum : tensor<8x4xf32>
@@ -31,7 +31,7 @@ func.func @one_of_two_axes(%x: tensor<8x16xf32>) -> tensor<8x4xf32> {
   return %1 : tensor<8x4xf32>
 }
 
-// The slice is over an axis that is not summed over: nothing changes.
+// The slice is over an axis that is not reduced: nothing changes.
 // CHECK-LABEL: func.func @other_axis
 // CHECK: dist.all_reduce
 // CHECK: dist.shard_slice

@@ -4,8 +4,8 @@
 
 dist.mesh @mesh <["model" = 2, "data" = 2]>
 
-// In the order in which they are there, the last layer's first, until a bucket has its size: 12 + 20 bytes, then the rest. What is as
-// large as a bucket stays alone, and each bucket stands where the last of its operands is there.
+// Gradients are taken in the order in which they are ready, the last layer's first, until a bucket is full: 12 + 20 bytes, then the
+// rest. A gradient as large as a bucket stays alone. Each bucket is placed where its last operand is ready.
 // CHECK-LABEL: func.func @order
 // CHECK: %[[LATE:.*]] = loom.exp %arg0
 // CHECK: %[[D2:.*]] = loom.negate %[[LATE]] : tensor<5xf32>
@@ -34,7 +34,7 @@ func.func @order(%x: tensor<5xf32>, %y: tensor<3xf32>, %z: tensor<8xf32>) -> (te
   return %a, %b, %c, %d : tensor<5xf32>, tensor<5xf32>, tensor<3xf32>, tensor<8xf32>
 }
 
-// What another reduction of its kind waits for is no gradient, such as a statistic over the batch.
+// No gradient: a value that another such reduction depends on, e.g. a statistic over the batch.
 // LARGE-LABEL: func.func @statistic
 // LARGE: dist.all_reduce %{{[^,]*}} over ["data"] sum : tensor<3xf32>
 // LARGE: dist.all_reduce %{{.*}}, %{{.*}} over ["data"] sum : tensor<3xf32>, tensor<5xf32>
@@ -48,7 +48,7 @@ func.func @statistic(%x: tensor<5xf32>, %y: tensor<3xf32>) -> (tensor<5xf32>, te
   return %1, %2 : tensor<5xf32>, tensor<3xf32>
 }
 
-// A bucket is of one group, type and reduction.
+// A bucket has one group, type and reduction.
 // LARGE-LABEL: func.func @kinds
 // LARGE-COUNT-4: dist.all_reduce %{{[^,]*}} over
 func.func @kinds(%x: tensor<5xf32>, %y: tensor<3xf64>) -> (tensor<5xf32>, tensor<5xf32>, tensor<5xf32>, tensor<3xf64>) attributes {loom.entry = "train_step"} {
@@ -59,7 +59,7 @@ func.func @kinds(%x: tensor<5xf32>, %y: tensor<3xf64>) -> (tensor<5xf32>, tensor
   return %0, %1, %2, %3 : tensor<5xf32>, tensor<5xf32>, tensor<5xf32>, tensor<3xf64>
 }
 
-// The first is used before the second is there.
+// The first is used before the second is ready.
 // LARGE-LABEL: func.func @used
 // LARGE-COUNT-2: dist.all_reduce %{{[^,]*}} over
 func.func @used(%x: tensor<128xf32>) -> (tensor<128xf32>, tensor<128xf32>) attributes {loom.entry = "train_step"} {

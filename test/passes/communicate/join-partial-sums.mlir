@@ -29,7 +29,7 @@ func.func @chain(%a: tensor<8xf32>, %b: tensor<8xf32>, %c: tensor<8xf32>) -> ten
   return %4 : tensor<8xf32>
 }
 
-// Other axes, another reduction, another use of one: nothing changes.
+// Other axes, another reduction, another use of an operand: nothing changes.
 // CHECK-LABEL: func.func @apart
 // CHECK-COUNT-6: dist.all_reduce
 func.func @apart(%a: tensor<8xf32>, %b: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) {

@@ -1,7 +1,7 @@
 // RUN: gridloom-opt %s --split-input-file --dist-merge-equal | FileCheck %s
 
 dist.mesh @mesh <["model" = 2]>
-// One collective for two readers, with both causes; what follows is merged too.
+// One collective for two readers, with both causes; operations after it are merged too.
 // CHECK-LABEL: func.func @two_readers
 // CHECK: %[[R:.*]] = dist.all_reduce %arg0 over ["model"] sum {dist.because = "'p' needs the whole; 'q' needs the whole"}
 // CHECK-NEXT: %[[E:.*]] = loom.exp %[[R]]

@@ -37,7 +37,7 @@ func.func @forgotten(%a: tensor<8xf32>) -> tensor<8xf32> {
 
 // -----
 
-// A program that names nodes names them all.
+// If a program names nodes, it must name all.
 dist.mesh @mesh <["x" = 2]>
 func.func @nameless(%a: tensor<8xf32>) -> tensor<8xf32> {
   %f = dist.start {
@@ -53,7 +53,7 @@ func.func @nameless(%a: tensor<8xf32>) -> tensor<8xf32> {
 
 // -----
 
-// One that names none, written by hand, need not.
+// A program without names, written by hand, need not.
 dist.mesh @mesh <["x" = 2]>
 func.func @by_hand(%a: tensor<8xf32>) -> tensor<8xf32> {
   %f = dist.start {

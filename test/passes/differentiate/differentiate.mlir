@@ -5,7 +5,7 @@ loom.weight @w : tensor<4x3xf32> from <"", offset = 0, bytes = 48>
 loom.weight @bias : tensor<3xf32> from <"", offset = 48, bytes = 12>
 loom.weight @unused : tensor<3xf32> from <"", offset = 48, bytes = 12>
 
-// A weight that is read twice has one gradient, the sum; what the loss does not depend on has none.
+// A weight read twice has one gradient, the sum; one that the loss does not depend on has none.
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME: %[[X:.*]]: tensor<2x4xf32>
 // CHECK-SAME: -> (tensor<2xf32> {{{.*}}loom.name = "loss"}, tensor<2x3xf32> {{{.*}}loom.name = "hidden"},

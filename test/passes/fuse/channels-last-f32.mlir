@@ -1,7 +1,7 @@
 // RUN: gridloom-opt %s --plan-channels-last=f32=true --mlir-print-local-scope | FileCheck %s
 
-// Weights stay as they are: the library packs them. Nothing is moved between the first call and the
-// last reduction: not for padding, nor for the windows of a pool, nor for the mean of all positions.
+// Weights stay as they are: the library packs them. Between the first call and the last reduction
+// nothing is transposed: not for padding, nor a pool's windows, nor the mean over all positions.
 // CHECK-LABEL: func.func @network
 // CHECK: %[[X:.*]] = loom.transpose %arg0 [0, 2, 3, 1] : (tensor<2x3x6x8xf32>) -> tensor<2x6x8x3xf32>
 // CHECK: %[[A:.*]] = plan.convolution %[[X]], %arg1 <input = [2, 3, 6, 8] by [144, 1, 24, 3], weight = [4, 3, 1, 1] by [3, 1, 1, 1], output = [2, 4, 6, 8] by [192, 1, 32, 4]
@@ -25,7 +25,7 @@ func.func @network(%x: tensor<2x3x6x8xf32>, %v: tensor<4x3x1x1xf32>, %w: tensor<
   return %5 : tensor<2x5xf32>
 }
 
-// A reduction of channels, of one spatial dimension or of fewer dimensions than a convolution has stays.
+// Reductions of channels, of one spatial dimension or of fewer dimensions than a convolution stay.
 // CHECK-LABEL: func.func @others
 // CHECK: %[[Y:.*]] = loom.transpose %{{.*}} [0, 3, 1, 2]
 // CHECK: loom.reduce sum %[[Y]] dims = [1]

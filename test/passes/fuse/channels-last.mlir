@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --plan-channels-last --mlir-print-local-scope | FileCheck %s
 
-// The weight is transposed at load, once for both calls; between the calls nothing is.
+// The weight is transposed at load, once for both calls; nothing is transposed between the calls.
 // CHECK: loom.weight @w
 // CHECK: loom.derived @w.channels_last : tensor<4x3x4xf16> {
 // CHECK-NEXT: %[[W:.*]] = loom.get_weight @w {{.*}} : tensor<4x4x3xf16>
@@ -50,7 +50,7 @@ func.func @types(%x: tensor<1x4x8x8xf32>, %v: tensor<2x4x1x1xf32>, %z: tensor<1x
   return %0, %1, %2 : tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>, tensor<1x2x8xf16>
 }
 
-// What communicates gives no tensor; nothing moves across it.
+// Results of communication are not transposed; nothing moves across it.
 // CHECK-LABEL: func.func @gathered
 // CHECK: plan.convolution {{.*}} -> tensor<1x8x4xf16>
 // CHECK: dist.start

@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --split-input-file --plan-expand-contractions | FileCheck %s
 
-// What the library has stays.
+// Contractions that the library supports stay.
 // CHECK-LABEL: func.func @f32
 // CHECK-NEXT: loom.dot_general
 // CHECK-NEXT: return
@@ -24,7 +24,7 @@ func.func @f16(%a: tensor<2x3xf16>, %b: tensor<3x4xf16>) -> (tensor<2x4xf16>, te
 
 // -----
 
-// In the prologue there are kernels only: halves are multiplied and summed in f32, and rounded once.
+// The prologue has only kernels: halves are multiplied and summed in f32, and rounded once.
 loom.weight @h : tensor<2x3xf16> from <"", offset = 0, bytes = 12>
 // CHECK-LABEL: loom.derived @square
 // CHECK: %[[P:.*]] = loom.multiply %{{.*}} : tensor<2x2x3xf32>
@@ -38,7 +38,7 @@ loom.derived @square : tensor<2x2xf16> {
 
 // -----
 
-// Loops in the order batch, rows, columns, contracted.
+// The loops' order is batch, rows, columns, contracted.
 // CHECK-LABEL: func.func @f64
 // CHECK: %[[A:.*]] = loom.transpose %{{.*}} [1, 0, 2] : (tensor<3x5x7xf64>) -> tensor<5x3x7xf64>
 // CHECK: %[[L:.*]] = loom.broadcast %[[A]] dims = [0, 1, 3] : (tensor<5x3x7xf64>) -> tensor<5x3x4x7xf64>
@@ -52,7 +52,7 @@ func.func @f64(%a: tensor<3x5x7xf64>, %b: tensor<5x4x7xf64>) -> tensor<5x3x4xf64
 
 // -----
 
-// An outer product has nothing to sum.
+// An outer product has no sum.
 // CHECK-LABEL: func.func @outer
 // CHECK: loom.multiply
 // CHECK-NOT: loom.reduce

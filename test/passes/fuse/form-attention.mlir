@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --plan-form-attention --mlir-print-local-scope | FileCheck %s
 
-// Heads are strides, before and after; the scale goes along.
+// Heads are expressed as strides, before and after; the scale becomes part of the call.
 // CHECK-LABEL: func.func @heads
 // CHECK-NEXT: %[[O:.*]] = plan.attention %arg0, %arg1, %arg2
 // CHECK-SAME: <sizes = [2, 4, 8, 8, 16, 16], query = [512, 16, 64, 1], key = [512, 16, 64, 1], value = [512, 16, 64, 1],
@@ -24,7 +24,7 @@ func.func @heads(%q: tensor<2x8x64xf16>, %k: tensor<2x8x64xf16>, %v: tensor<2x8x
   return %11 : tensor<2x8x64xf16>
 }
 
-// Transposes that the products have taken in are strides too.
+// Transposes that the products have absorbed become strides too.
 // CHECK-LABEL: func.func @dims
 // CHECK: plan.attention %arg0, %arg1, %arg2 <sizes = [2, 4, 8, 6, 16, 16], query = [512, 16, 64, 1], key = [384, 16, 64, 1], value = [384, 16, 64, 1],
 // CHECK-SAME: out = [512, 128, 16, 1], scale = 1.000000e+00 : f64>
@@ -35,7 +35,7 @@ func.func @dims(%q: tensor<2x8x4x16xf16>, %k: tensor<2x6x4x16xf16>, %v: tensor<2
   return %2 : tensor<2x4x8x16xf16>
 }
 
-// Scores and their softmax in f32; the mask repeats, and hides finitely in 16 bits.
+// Scores and their softmax in f32; the mask is broadcast, and masks by a finite number in 16 bits.
 // CHECK-LABEL: func.func @mask
 // CHECK: %[[FLOOR:.*]] = loom.constant dense<-6.550400e+04> : tensor<2x8xf32>
 // CHECK: %[[RAISED:.*]] = loom.maximum %arg3, %[[FLOOR]]
@@ -54,7 +54,7 @@ func.func @mask(%q: tensor<2x4x8x16xf16>, %k: tensor<2x4x8x16xf16>, %v: tensor<2
   return %6 : tensor<2x4x8x16xf16>
 }
 
-// A triangle needs no mask, nor does a choice that is always the same; other choices become one.
+// A triangular mask needs no tensor, nor does a constant choice; other choices become a mask.
 // CHECK-LABEL: func.func @hidden
 // CHECK: plan.attention %arg0, %arg0, %arg0 <sizes = [1, 2, 3, 3, 8, 8], {{.*}} scale = 5.000000e-01 : f64 causal = true>
 // CHECK: plan.attention %arg0, %arg0, %arg0 <sizes = [1, 2, 3, 3, 8, 8], {{.*}} scale = 1.000000e+00 : f64>
@@ -83,7 +83,7 @@ func.func @hidden(%q: tensor<2x3x8xf16>, %seen: tensor<3x3xi1>) -> (tensor<2x3x8
   return %4, %8, %12 : tensor<2x3x8xf16>, tensor<2x3x8xf16>, tensor<2x3x8xf16>
 }
 
-// Operands made f32 for the products alone are what they were.
+// Operands converted to f32 only for the products are passed unconverted.
 // CHECK-LABEL: func.func @widened
 // CHECK-NEXT: plan.attention %arg0, %arg1, %arg2 <sizes = [1, 2, 8, 4, 16, 8], {{.*}} scale = 1.000000e+00 : f64> : {{.*}} -> tensor<2x8x8xbf16>
 // CHECK-NEXT: return
@@ -98,7 +98,7 @@ func.func @widened(%q: tensor<2x8x16xbf16>, %k: tensor<2x4x16xbf16>, %v: tensor<
   return %6 : tensor<2x8x8xbf16>
 }
 
-// f32, a depth of 12, and scores that others read stay.
+// f32, a depth of 12, and scores with other readers stay.
 // CHECK-LABEL: func.func @stay
 // CHECK-NOT: plan.attention
 // CHECK: return
@@ -115,7 +115,7 @@ func.func @stay(%q: tensor<2x8x16xf32>, %h: tensor<2x8x12xf16>, %x: tensor<2x8x1
   return %2, %5, %8, %6 : tensor<2x8x16xf32>, tensor<2x8x12xf16>, tensor<2x8x16xf16>, tensor<2x8x8xf16>
 }
 
-// Parts of one product, cut into heads, are read where they lie.
+// Parts of one product, split into heads, are read in place.
 // CHECK-LABEL: func.func @parts
 // CHECK-NEXT: %[[X:.*]] = loom.dot_general
 // CHECK-DAG: %[[K:.*]] = loom.slice %{{.*}} [16] to [192] by [1] : (tensor<192xbf16>) -> tensor<176xbf16>
@@ -136,7 +136,7 @@ func.func @parts(%x: tensor<4x8xbf16>, %w: tensor<8x48xbf16>) -> tensor<4x2x8xbf
   return %10 : tensor<4x2x8xbf16>
 }
 
-// Two heads that share keys, with a query each: two queries of one head, which reads its keys where the cache has them.
+// Two heads with shared keys and a query each become two queries of one head, which reads keys in the cache.
 // CHECK-LABEL: func.func @shared
 // CHECK-NOT: loom.broadcast
 // CHECK: plan.attention %arg0, %arg1, %arg2 mask %{{.*}} <sizes = [2, 3, 2, 8, 16, 16], query = [96, 32, 16, 1], key = [384, 128, 16, 1],

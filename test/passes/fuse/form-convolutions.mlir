@@ -1,7 +1,7 @@
 // RUN: gridloom-opt %s --plan-form-convolutions --mlir-print-local-scope | FileCheck %s
 // RUN: gridloom-opt %s --plan-form-convolutions=epilogues=false --mlir-print-local-scope | FileCheck %s --check-prefix PLAIN
 
-// Bias and relu join the call.
+// Bias and relu become part of the call.
 // CHECK-LABEL: func.func @bias_relu
 // CHECK: %[[Y:.*]] = plan.convolution %arg0, %arg1 bias %arg2
 // CHECK-SAME: <input = [1, 3, 8, 8] by [192, 64, 8, 1], weight = [4, 3, 3, 3] by [27, 9, 3, 1], output = [1, 4, 4, 4] by [64, 16, 4, 1],
@@ -18,7 +18,7 @@ func.func @bias_relu(%x: tensor<1x3x8x8xf32>, %w: tensor<4x3x3x3xf32>, %b: tenso
   return %3 : tensor<1x4x4x4xf32>
 }
 
-// Of two convolutions that are added one is the other's residual.
+// If two convolutions are added, one becomes the other's residual.
 // CHECK-LABEL: func.func @residual
 // CHECK: %[[B:.*]] = plan.convolution %arg1, %arg2 bias %arg3 {{.*}} epilogue = <bias = true>> :
 // CHECK: %[[A:.*]] = plan.convolution %arg0, %arg2 bias %arg3 residual %[[B]] {{.*}} epilogue = <bias = true, residual = true, activation = relu>>
@@ -37,7 +37,7 @@ func.func @residual(%x: tensor<2x4x8xf32>, %y: tensor<2x4x8xf32>, %w: tensor<4x4
   return %5 : tensor<2x4x8xf32>
 }
 
-// A kernel that follows adds the bias for nothing; what others read is not part of the call.
+// A following kernel adds the bias at no cost; values with other readers are not part of the call.
 // CHECK-LABEL: func.func @kernel
 // CHECK: %[[Y:.*]] = plan.convolution %arg0, %arg1 <{{.*}} groups = 1>
 // CHECK: loom.add %[[Y]]
@@ -51,7 +51,7 @@ func.func @kernel(%x: tensor<2x4x8xf32>, %w: tensor<4x4x1xf32>, %b: tensor<4xf32
   return %2, %0 : tensor<2x4x8xf32>, tensor<2x4x8xf32>
 }
 
-// Vectors along another dimension are no bias; 16-bit floats and TF32 are the library's too.
+// Vectors along another dimension are no bias; the library supports 16-bit floats and TF32 too.
 // CHECK-LABEL: func.func @other_vector
 // CHECK: plan.convolution %arg0, %arg1 <{{.*}} groups = 2>
 // CHECK: loom.add
@@ -66,7 +66,7 @@ func.func @other_vector(%x: tensor<4x4x4xf16>, %w: tensor<4x2x1xf16>, %b: tensor
   return %1, %2 : tensor<4x4x4xf16>, tensor<4x4x4xf32>
 }
 
-// Without epilogues a bias joins where no kernel follows; one that relu makes adds it.
+// Without epilogues in the library the bias joins if no kernel follows; a kernel for relu adds it.
 // PLAIN-LABEL: func.func @bias_relu
 // PLAIN: %[[P:.*]] = plan.convolution %arg0, %arg1 <
 // PLAIN: loom.add %[[P]]

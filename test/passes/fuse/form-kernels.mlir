@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --split-input-file --plan-form-kernels --plan-verify-fused | FileCheck %s
 
-// Elementwise operations join; the bias comes as the vector it is.
+// Elementwise operations form one kernel; the bias stays a vector.
 // CHECK-LABEL: func.func @bias_gelu
 // CHECK-NEXT: %[[C:.*]] = plan.call @k_bias_gelu_0(%arg1, %arg0) : (tensor<16xf32>, tensor<8x16xf32>) -> tensor<8x16xf32>
 // CHECK-NEXT: return %[[C]]
@@ -19,7 +19,7 @@ func.func @bias_gelu(%x: tensor<8x16xf32>, %b: tensor<16xf32>) -> tensor<8x16xf3
 
 // -----
 
-// Rows: what goes into a row operation and what comes out of it are one kernel.
+// The elementwise operations before and after a row operation join its kernel.
 // CHECK-LABEL: func.func @rows
 // CHECK-NEXT: plan.call @k_bias_add_layer_norm_tanh_0
 // CHECK-NEXT: return
@@ -35,7 +35,7 @@ func.func @rows(%x: tensor<8x16xf32>, %r: tensor<8x16xf32>, %b: tensor<16xf32>, 
 
 // -----
 
-// A norm spelled out: two reductions over the same rows, values of one per row between them.
+// A norm of single operations: two reductions over the same rows, with one value per row in between.
 // CHECK-LABEL: func.func @decomposed
 // CHECK-NEXT: plan.call
 // CHECK-NEXT: return
@@ -56,7 +56,7 @@ func.func @decomposed(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
 
 // -----
 
-// What one value per row goes on into is part of the row kernel, too.
+// Operations on the one value per row are part of the row kernel, too.
 // CHECK-LABEL: func.func @row_values
 // CHECK-NEXT: plan.call @k_exp_reduce_sqrt_0
 // CHECK-NEXT: return
@@ -70,8 +70,8 @@ func.func @row_values(%x: tensor<8x16xf32>) -> tensor<8xf32> {
 
 // -----
 
-// A batch's variance computes what it reduces, and so does the normalisation; the mean is a kernel of its
-// own, and values of one per channel are, too.
+// The variance of a batch and the normalisation each compute the difference; the mean is a kernel of its
+// own, and values per channel are, too.
 // CHECK-LABEL: func.func @batch_variance
 // CHECK-NEXT: %[[M:.*]] = plan.call @k_reduce_0(%arg0)
 // CHECK-NEXT: %[[V:.*]] = plan.call @k_subtract_multiply_reduce_0(%[[M]], %arg0)
@@ -92,7 +92,7 @@ func.func @batch_variance(%x: tensor<4x32x8x8xf32>) -> tensor<4x32x8x8xf32> attr
 
 // -----
 
-// A reduction to few values would leave what it reduces to one thread.
+// A reduction to few values would compute its operand with one thread per value.
 // CHECK-LABEL: func.func @few_values
 // CHECK-NEXT: %[[E:.*]] = plan.call @k_exp_0(%arg0)
 // CHECK-NEXT: plan.call @k_reduce_0(%[[E]])
@@ -104,7 +104,7 @@ func.func @few_values(%x: tensor<64x31xf32>) -> tensor<31xf32> {
 
 // -----
 
-// A mask is computed once and read by both kernels; its broadcast is repeated in each.
+// A mask is computed once and read by both kernels, each of which broadcasts it.
 // CHECK-LABEL: func.func @mask
 // CHECK-NEXT: %[[M:.*]] = plan.call @k_convert_0(%arg0)
 // CHECK-NEXT: plan.call @k_add_softmax_0(%[[M]], %{{.*}})
@@ -124,7 +124,7 @@ func.func @mask(%m: tensor<2x8xi64>, %x: tensor<2x4x8xf32>, %y: tensor<2x4x8xf32
 
 // -----
 
-// Index arithmetic with the device's place is repeated, not stored.
+// Index arithmetic with the device's index is repeated, not stored.
 // CHECK-LABEL: func.func @padding
 // CHECK-NEXT: %[[I:.*]] = dist.axis_index ["model"]
 // CHECK-NEXT: plan.call @[[K:.*]](%[[I]], %arg0)
@@ -150,7 +150,7 @@ func.func @padding(%x: tensor<8x16xf32>, %y: tensor<8x16xf32>) -> (tensor<8x16xf
 
 // -----
 
-// Rows of a table go right into the sum; a transpose that keeps rows whole is an index.
+// Gathered rows go directly into the sum; a transpose that keeps rows whole is only indexing.
 // CHECK-LABEL: func.func @gather
 // CHECK-NEXT: plan.call @k_gather_add_0
 // CHECK-NEXT: plan.call @k_transpose_exp_0
@@ -167,7 +167,7 @@ func.func @gather(%t: tensor<10x4x16xf32>, %i: tensor<8xi64>, %x: tensor<8x4x16x
 
 // -----
 
-// Kernels of their own: a transpose of rows, a reduction of columns, a concatenation.
+// These get their own kernels: a transpose of rows, a reduction of columns, a concatenation.
 // CHECK-LABEL: func.func @alone
 // CHECK-NEXT: plan.call @k_exp_0
 // CHECK-NEXT: plan.call @k_transpose_0
@@ -186,7 +186,7 @@ func.func @alone(%x: tensor<8x16xf32>) -> (tensor<16x8xf32>, tensor<16xf32>, ten
 
 // -----
 
-// A costly value read through a repetition is stored once, not computed for each copy.
+// A costly value that is read through a broadcast is stored once, not computed for each copy.
 // CHECK-LABEL: func.func @costly
 // CHECK-NEXT: plan.call @k_exp_0(%arg0)
 // CHECK-NEXT: plan.call @k_multiply_bias_0
@@ -200,7 +200,7 @@ func.func @costly(%x: tensor<16xf32>, %y: tensor<8x16xf32>) -> tensor<8x16xf32> 
 
 // -----
 
-// Communication cuts: what a group sends is done when it can be, what it brings starts a kernel.
+// Communication splits kernels: a group's operand is computed as early as possible, its result starts a kernel.
 // CHECK-LABEL: func.func @communication
 // CHECK-NEXT: %[[A:.*]] = plan.call @k_exp_0(%arg0)
 // CHECK-NEXT: dist.start
@@ -221,7 +221,7 @@ func.func @communication(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
 
 // -----
 
-// Specialisations and the prologue share kernels; where an operation came from does not tell them apart.
+// Specialisations and the prologue share kernels, even if the operations' origins differ.
 // CHECK-LABEL: loom.derived @d
 // CHECK: plan.call @k_exp_0
 // CHECK-LABEL: func.func @small
@@ -247,7 +247,7 @@ func.func @large(%x: tensor<8xf32>) -> tensor<8xf32> {
 
 // -----
 
-// A rotary embedding is one kernel: it reads the halves, and the heads, where they lie.
+// A rotary embedding is one kernel, which reads the halves and the heads in place.
 // CHECK-LABEL: func.func @rotary
 // CHECK-NEXT: plan.call @k_{{.*}}(%arg0, %arg1, %arg2)
 // CHECK-NEXT: return
@@ -270,8 +270,7 @@ func.func @rotary(%x: tensor<2x3x4x8xf32>, %cos: tensor<4x8xf32>, %sin: tensor<4
 
 // -----
 
-// Each kernel reads its part of a tensor in memory. Of what is read in part alone the rest is not
-// computed.
+// Each kernel reads its part of a tensor in memory. If only a part is read, the rest is not computed.
 // CHECK-LABEL: func.func @parts
 // CHECK-NEXT: %[[P:.*]] = plan.call @k_slice_exp_0(%arg0)
 // CHECK-NEXT: %[[Q:.*]] = plan.call @k_slice_tanh_0(%arg0)
@@ -291,8 +290,8 @@ func.func @parts(%x: tensor<4x16xf32>, %g: tensor<8xf32>) -> (tensor<4x8xf32>, t
 
 // -----
 
-// For what no kernel can read elsewhere, a slice of elements one after another is an address, if
-// what it cuts is computed and it starts at a multiple of 16 bytes; others are copies.
+// For operations that no kernel can read through, a contiguous slice of a computed value is an
+// address if it starts at a multiple of 16 bytes; other slices are copies.
 // CHECK-LABEL: func.func @address
 // CHECK-NEXT: %[[E:.*]] = plan.call @k_softmax_0(%arg0)
 // CHECK-NEXT: %[[V:.*]] = loom.slice %[[E]] [2, 4] to [3, 12]
@@ -310,7 +309,7 @@ func.func @address(%x: tensor<4x16xf32>) -> (tensor<1x8xi64>, tensor<1x8xi64>) {
 
 // -----
 
-// The threads of a row do the same: a norm of what is joined reads it from memory.
+// The threads of a row must do the same work, so a norm of a concatenation reads it from memory.
 // CHECK-LABEL: func.func @joined_rows
 // CHECK-NEXT: %[[J:.*]] = plan.call @k_tanh_concatenate_0(%arg0, %arg1)
 // CHECK-NEXT: plan.call @k_layer_norm_0(%[[J]], %arg2)
@@ -342,7 +341,7 @@ func.func @lookup(%table: tensor<32x16xf32>, %ids: tensor<4xi64>, %y: tensor<4x1
 
 // -----
 
-// A sum of eleven rows' results: eight are kept at a time, the sum of the others is a kernel of its own.
+// A sum of eleven rows' results: one kernel keeps eight at a time, a second sums the others.
 // CHECK-LABEL: func.func @many_reductions
 // CHECK-NEXT: %[[S:.*]] = plan.call @k_{{.*}}(%arg0, %arg1, %arg2)
 // CHECK-NEXT: %[[T:.*]] = plan.call @k_{{.*}}%[[S]]
@@ -375,7 +374,7 @@ func.func @many_reductions(%x0: tensor<64xf32>, %x1: tensor<64xf32>, %x2: tensor
 
 // -----
 
-// Sums of gradients over parts of a batch are written to memory, each in the place of the one before it.
+// Partial sums of gradients over parts of a batch are written to memory, each in the previous one's place.
 // CHECK-LABEL: func.func @parts
 // CHECK-NEXT: %[[A:.*]] = plan.call @k_add_0(%arg0, %arg1)
 // CHECK-NEXT: %[[B:.*]] = plan.call @k_add_0(%[[A]], %arg2)

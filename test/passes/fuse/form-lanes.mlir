@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --split-input-file --plan-form-kernels --plan-verify-fused | FileCheck %s
 
-// What steps along a dimension in order, scatters or sorts is a kernel of its own.
+// Operations that step along a dimension in order, scatter or sort get kernels of their own.
 // CHECK-LABEL: func.func @top_k
 // CHECK-NEXT: %[[E:.*]] = plan.call @k_exp_0(%arg0)
 // CHECK-NEXT: %[[P:.*]] = plan.call @k_argsort_0(%[[E]])
@@ -20,7 +20,7 @@ func.func @top_k(%x: tensor<4x50xf32>) -> tensor<4x5xf32> {
 
 // -----
 
-// Also splats and iotas come to it as values in memory.
+// Splats and iotas are passed as values in memory, too.
 // CHECK-LABEL: func.func @scatter_into_zeros
 // CHECK: %[[Z:.*]] = loom.constant dense<0.000000e+00> : tensor<9x4xf32>
 // CHECK: %[[I:.*]] = plan.call @k_iota_0() : () -> tensor<3xi64>
@@ -34,7 +34,7 @@ func.func @scatter_into_zeros(%u: tensor<3x4xf32>) -> tensor<9x4xf32> {
 
 // -----
 
-// The place of the largest element is found where the elements are computed.
+// The index of the largest element is found in the kernel that computes the elements.
 // CHECK-LABEL: func.func @arg_max
 // CHECK-NEXT: plan.call @k_exp_arg_reduce_0
 // CHECK-NEXT: return
@@ -47,7 +47,7 @@ func.func @arg_max(%x: tensor<4x50xf32>) -> tensor<4xi64> {
 
 // -----
 
-// A lane's kernel has a memory for each operand.
+// A lane kernel takes each operand separately, even twice the same.
 // CHECK-LABEL: func.func @into_itself
 // CHECK-NEXT: plan.call @k_scatter_0(%arg0, %arg1, %arg0)
 // CHECK: ^bb0(%[[X:.*]]: tensor<4x3xf32>, %[[I:.*]]: tensor<4x3xi64>, %[[U:.*]]: tensor<4x3xf32>):

@@ -2,7 +2,7 @@
 // RUN: gridloom-opt %s --plan-form-matmuls=activations=true --mlir-print-local-scope | FileCheck %s --check-prefix=ACTIVE
 // RUN: gridloom-opt %s --plan-form-matmuls=residuals=true --mlir-print-local-scope | FileCheck %s --check-prefix=RESIDUAL
 
-// Rows of a batch are one multiplication, on padded weights, with the bias.
+// Rows of all batches are one multiplication, with padded weights and the bias.
 loom.weight @w : tensor<16x32xf32> from <"", offset = 0, bytes = 2048>
 // CHECK-LABEL: func.func @rows
 // CHECK: %[[W:.*]] = loom.get_weight
@@ -16,7 +16,7 @@ func.func @rows(%x: tensor<3x4x16xf32>, %b: tensor<32xf32>) -> tensor<3x4x32xf32
   return %2 : tensor<3x4x32xf32>
 }
 
-// A kernel that follows adds the bias for nothing.
+// A following kernel adds the bias at no cost.
 // CHECK-LABEL: func.func @bias_for_kernel
 // CHECK: plan.matmul %arg0, %arg1 <sizes = [4, 32, 16], lhs = [16, 1], rhs = [32, 1], out = [32, 1]>
 // CHECK: loom.add
@@ -29,7 +29,7 @@ func.func @bias_for_kernel(%x: tensor<4x16xf32>, %w: tensor<16x32xf32>, %b: tens
   return %3 : tensor<4x32xf32>
 }
 
-// Attention: no transpose is left, and the scale is alpha.
+// Attention: no transpose remains, and the scale becomes alpha.
 // CHECK-LABEL: func.func @attention
 // CHECK-NEXT: %[[S:.*]] = plan.matmul %arg0, %arg1
 // CHECK-SAME: sizes = [2, 4, 8, 8, 16], lhs = [512, 16, 64, 1], rhs = [512, 16, 1, 64], out = [256, 64, 8, 1] alpha = 2.500000e-01
@@ -56,7 +56,7 @@ func.func @attention(%q: tensor<2x8x64xf32>, %k: tensor<2x8x64xf32>, %v: tensor<
   return %12 : tensor<2x8x64xf32>
 }
 
-// Scales of both operands, as exporters of scaled-dot-product attention write them.
+// Scales of both operands, in the form of scaled-dot-product attention exporters.
 // CHECK-LABEL: func.func @operand_scales
 // CHECK-NEXT: plan.matmul %arg0, %arg1 <sizes = [4, 8, 16], lhs = [16, 1], rhs = [1, 16], out = [8, 1] alpha = 2.500000e-01
 func.func @operand_scales(%q: tensor<4x16xf32>, %k: tensor<8x16xf32>) -> tensor<4x8xf32> {
@@ -69,7 +69,7 @@ func.func @operand_scales(%q: tensor<4x16xf32>, %k: tensor<8x16xf32>) -> tensor<
   return %3 : tensor<4x8xf32>
 }
 
-// Heads that queries share are read again, not copied.
+// Heads that several queries share are read repeatedly, not copied.
 // CHECK-LABEL: func.func @grouped_queries
 // CHECK-NEXT: plan.matmul %arg0, %arg1 <sizes = [2, 4, 8, 8, 16], lhs = [512, 128, 16, 1], rhs = [128, 0, 1, 16], out = [256, 64, 8, 1]>
 func.func @grouped_queries(%q: tensor<2x4x8x16xf32>, %k: tensor<2x8x16xf32>) -> tensor<2x4x8x8xf32> {
@@ -78,7 +78,7 @@ func.func @grouped_queries(%q: tensor<2x4x8x16xf32>, %k: tensor<2x8x16xf32>) -> 
   return %1 : tensor<2x4x8x8xf32>
 }
 
-// A transposed result is the transposed product.
+// A transposed result becomes the transposed product.
 // CHECK-LABEL: func.func @transposed_result
 // CHECK-NEXT: plan.matmul %arg1, %arg0 <sizes = [32, 4, 16], lhs = [1, 32], rhs = [1, 16], out = [4, 1]> : (tensor<16x32xf32>, tensor<4x16xf32>) -> tensor<32x4xf32>
 func.func @transposed_result(%x: tensor<4x16xf32>, %w: tensor<16x32xf32>) -> tensor<32x4xf32> {
@@ -87,7 +87,7 @@ func.func @transposed_result(%x: tensor<4x16xf32>, %w: tensor<16x32xf32>) -> ten
   return %1 : tensor<32x4xf32>
 }
 
-// Cutting one product into one per head is not worth a transpose that its reader can walk.
+// Splitting one product into one per head does not pay to avoid a transpose that its reader can index.
 // CHECK-LABEL: func.func @heads_apart
 // CHECK-NEXT: %[[M:.*]] = plan.matmul %arg0, %arg1 <sizes = [16, 64, 16]
 // CHECK-NEXT: %[[R:.*]] = loom.reshape %[[M]]
@@ -99,7 +99,7 @@ func.func @heads_apart(%x: tensor<2x8x16xf32>, %w: tensor<16x64xf32>) -> tensor<
   return %2 : tensor<2x4x8x16xf32>
 }
 
-// Contracting dimensions that lie apart need a copy.
+// Contracted dimensions that are not adjacent need a copy.
 // CHECK-LABEL: func.func @apart
 // CHECK-NEXT: %[[T:.*]] = loom.transpose %arg0 [1, 0, 2] : (tensor<4x3x8xf32>) -> tensor<3x4x8xf32>
 // CHECK-NEXT: plan.matmul %[[T]], %arg1 <sizes = [3, 16, 32], lhs = [32, 1], rhs = [16, 1], out = [16, 1]>
@@ -120,7 +120,7 @@ func.func @vectors(%x: tensor<16xf32>, %w: tensor<16x32xf32>, %y: tensor<32xf32>
   return %0, %1, %2 : tensor<32xf32>, tensor<16xf32>, tensor<16x32xf32>
 }
 
-// Integers are no library's.
+// Libraries do not multiply integers.
 // CHECK-LABEL: func.func @integers
 // CHECK-NEXT: loom.dot_general
 func.func @integers(%x: tensor<4x16xi32>, %w: tensor<16x32xi32>) -> tensor<4x32xi32> {
@@ -128,7 +128,7 @@ func.func @integers(%x: tensor<4x16xi32>, %w: tensor<16x32xi32>) -> tensor<4x32x
   return %0 : tensor<4x32xi32>
 }
 
-// Halves and bfloats are the library's too, to their type or to f32; what may round to TF32 says so.
+// Libraries multiply f16 and bf16, too, to their own type or to f32; TF32 is an attribute of the call.
 // CHECK-LABEL: func.func @narrow
 // CHECK-NEXT: plan.matmul {{.*}} : (tensor<4x16xbf16>, tensor<16x32xbf16>) -> tensor<4x32xbf16>
 // CHECK-NEXT: plan.matmul {{.*}} : (tensor<4x16xbf16>, tensor<16x32xbf16>) -> tensor<4x32xf32>
@@ -141,7 +141,7 @@ func.func @narrow(%x: tensor<4x16xbf16>, %w: tensor<16x32xbf16>, %z: tensor<4x16
   return %0, %1, %2 : tensor<4x32xbf16>, tensor<4x32xf32>, tensor<4x32xf32>
 }
 
-// Activations join where libraries have them, and name the kernel to fall back to: one per type.
+// Activations that libraries support join the call, with a fallback kernel: one per type.
 // CHECK-LABEL: func.func @mlp
 // CHECK: loom.gelu
 // ACTIVE-LABEL: func.func @mlp
@@ -167,7 +167,7 @@ func.func @mlp(%x: tensor<4x16xf32>, %w: tensor<16x16xf32>, %v: tensor<16x8xf32>
   return %8 : tensor<4x8xf32>
 }
 
-// The other form of gelu is no library's, and what goes on into a kernel is left to that.
+// Libraries lack the other form of gelu; an activation that continues in a kernel stays there.
 // ACTIVE-LABEL: func.func @left
 // ACTIVE-NOT: epilogue = {{.*}}elu
 // ACTIVE: return
@@ -190,8 +190,8 @@ func.func @left(%x: tensor<4x16xf32>, %w: tensor<16x16xf32>) -> (tensor<4x16xf32
 // ACTIVE: loom.maximum
 // ACTIVE-NOT: plan.kernel
 
-// A bias stays out of a kernel that exists anyway, and joins where several read the sum: that is in
-// memory. So does a tensor that is added, where libraries add one. Of one row, a vector is a bias.
+// A bias stays in an existing kernel; it joins the call if the sum has several readers and so is in
+// memory. The same holds for an added tensor, if libraries add one. With one row, a vector is a bias.
 loom.weight @b : tensor<16xf32> from <"", offset = 2048, bytes = 64>
 // CHECK-LABEL: func.func @residual
 // CHECK: plan.matmul %arg0, %arg2 <sizes = [4, 16, 16], lhs = [16, 1], rhs = [16, 1], out = [16, 1]>
@@ -225,7 +225,7 @@ func.func @residual(%x: tensor<4x16xf32>, %r: tensor<4x16xf32>, %w: tensor<16x16
   return %5, %8, %12 : tensor<4x16xf32>, tensor<4x16xf32>, tensor<1x16xf32>
 }
 
-// Parts of a tensor are operands where they lie; those that start at no multiple of 16 bytes are not.
+// Parts of a tensor are operands in place, unless they start at no multiple of 16 bytes.
 // CHECK-LABEL: func.func @parts
 // CHECK: %[[X:.*]] = loom.softmax %arg0
 // CHECK-NEXT: %[[U:.*]] = loom.slice %[[X]] [0, 17] to [4, 24] by [1, 1]
@@ -243,7 +243,7 @@ func.func @parts(%x: tensor<4x24xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
   return %4, %5 : tensor<4x4xf32>, tensor<4x4xf32>
 }
 
-// A kernel may compute a part of what is read in part: then that is the operand.
+// If only a part is read, a kernel may compute just this part: then that is the operand.
 // CHECK-LABEL: func.func @computed_part
 // CHECK-NEXT: loom.exp
 // CHECK-NEXT: %[[S:.*]] = loom.slice
@@ -255,7 +255,7 @@ func.func @computed_part(%x: tensor<4x8xf32>, %w: tensor<8x4xf32>) -> tensor<1x4
   return %2 : tensor<1x4xf32>
 }
 
-// A bias that a product's parts need in memory joins the call, though a kernel reads a part, too.
+// A bias joins the call if another product needs parts of the sum in memory, even if a kernel reads a part, too.
 // CHECK-LABEL: func.func @bias_of_parts
 // CHECK-NEXT: plan.matmul %arg0, %arg1, %arg2 <{{.*}} epilogue = <bias = true>>
 func.func @bias_of_parts(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>, %b: tensor<16xf32>) -> (tensor<4x4xf32>, tensor<4x8xf32>) {

@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --split-input-file --plan-form-matmuls="keep-row-products=true" --plan-form-kernels | FileCheck %s
 
-// The product of a row and a weight is a kernel, with what follows element by element.
+// The product of a row and a weight is a kernel, together with the following elementwise operations.
 // CHECK-LABEL: func.func @decode
 // CHECK-NEXT: %[[Y:.*]] = plan.call @k_dot_general_bias_gelu_0(%arg0, %arg1, %arg2)
 // CHECK-NEXT: plan.call @k_dot_general_add_0(%[[Y]], %arg3, %arg0)
@@ -27,7 +27,7 @@ func.func @decode(%x: tensor<1x1x16xf32>, %w: tensor<16x64xf32>, %b: tensor<64xf
 
 // -----
 
-// Five rows are the library's.
+// Five rows go to the library.
 // CHECK-LABEL: func.func @prefill
 // CHECK-NEXT: plan.matmul
 // CHECK-NEXT: return
@@ -39,7 +39,7 @@ func.func @prefill(%x: tensor<5x16xbf16>, %w: tensor<16x64xbf16>) -> tensor<5x64
 
 // -----
 
-// Heads that are repeated for a group of queries are read once: the queries are rows.
+// Heads that are repeated for a group of queries are read once: the queries become rows.
 // CHECK-LABEL: func.func @repeated
 // CHECK-NEXT: %[[Q:.*]] = loom.reshape %arg0 : (tensor<4x1x16xf32>) -> tensor<2x2x16xf32>
 // CHECK-NEXT: %[[S:.*]] = plan.call @k_dot_general_0(%[[Q]], %arg1) {{.*}} -> tensor<2x2x8xf32>
@@ -81,7 +81,7 @@ func.func @shared(%q: tensor<4x1x16xf32>, %k: tensor<1x8x16xf32>) -> tensor<4x1x
 
 // -----
 
-// Rows that are too many are the library's.
+// Too many rows go to the library.
 // CHECK-LABEL: func.func @often
 // CHECK: plan.matmul {{.*}}sizes = [16, 1, 8, 16]
 // CHECK-NEXT: return
@@ -95,7 +95,7 @@ func.func @often(%q: tensor<16x1x16xf32>, %k: tensor<2x8x16xf32>) -> tensor<16x1
 
 // -----
 
-// And a padded weight, which kernels do not read.
+// So does a padded weight, which kernels do not read.
 loom.weight @w : tensor<16x64xf32> from <"", offset = 0, bytes = 4096>
 // CHECK-LABEL: func.func @padded
 // CHECK: plan.matmul
@@ -109,7 +109,7 @@ func.func @padded(%x: tensor<1x16xf32>) -> tensor<1x64xf32> {
 
 // -----
 
-// Each kernel has one product: the other of a gate is in memory.
+// A kernel has one product: the other one of a gate is read from memory.
 // CHECK-LABEL: func.func @gate
 // CHECK-NEXT: %[[U:.*]] = plan.call @k_dot_general_0(%arg0, %arg2)
 // CHECK-NEXT: plan.call @k_dot_general_logistic_multiply_0(%arg0, %arg1, %[[U]])
@@ -126,7 +126,7 @@ func.func @gate(%x: tensor<1x16xf32>, %g: tensor<16x64xf32>, %u: tensor<16x64xf3
 
 // -----
 
-// What makes the row, and what normalises the result, has a kernel of its own.
+// The computation of the row, and the normalisation of the result, have their own kernels.
 // CHECK-LABEL: func.func @apart
 // CHECK-NEXT: %[[X:.*]] = plan.call @k_exp_0(%arg0)
 // CHECK-NEXT: %[[Y:.*]] = plan.call @k_dot_general_0(%[[X]], %arg1)
@@ -143,7 +143,7 @@ func.func @apart(%x: tensor<1x16xf32>, %w: tensor<16x64xf32>, %b: tensor<1x64xf3
 
 // -----
 
-// A row's sum is not part of what multiplies it.
+// A row's sum is not part of the kernel that multiplies by it.
 // CHECK-LABEL: func.func @norm
 // CHECK-NEXT: %[[S:.*]] = plan.call @k_multiply_reduce_0(%arg0)
 // CHECK-NEXT: plan.call @k_dot_general_multiply_0(%arg0, %arg1, %[[S]])
@@ -160,7 +160,7 @@ func.func @norm(%x: tensor<4x64xf32>, %w: tensor<64x64xf32>) -> tensor<4x64xf32>
 
 // -----
 
-// Nor is what is made in pieces.
+// Nor is a value that is made in pieces.
 // CHECK-LABEL: func.func @pieces
 // CHECK-NEXT: %[[P:.*]] = plan.call @k_pad_0(%arg2)
 // CHECK-NEXT: plan.call @k_dot_general_add_0(%arg0, %arg1, %[[P]])
@@ -176,7 +176,7 @@ func.func @pieces(%x: tensor<1x64xf32>, %w: tensor<64x64xf32>, %z: tensor<1x62xf
 
 // -----
 
-// Vectors of the matrix are vectors of what a kernel adds: a slice of them can be part of it.
+// Vectors of the matrix are also vectors of the other operands: a slice of whole vectors can be part of the kernel.
 // CHECK-LABEL: func.func @even
 // CHECK-NEXT: plan.call @k_dot_general_slice_add_0(
 // CHECK-NEXT: return
@@ -204,7 +204,7 @@ func.func @odd_start(%x: tensor<1x64xf16>, %w: tensor<64x64xf16>, %z: tensor<1x6
 
 // -----
 
-// The rows after the first start anywhere.
+// The rows after the first are not aligned.
 // CHECK-LABEL: func.func @odd_rows
 // CHECK-NEXT: %[[Y:.*]] = plan.call @k_dot_general_0(%arg0, %arg1)
 // CHECK-NEXT: plan.call @k_slice_add_0(%arg2, %[[Y]])
@@ -219,7 +219,7 @@ func.func @odd_rows(%x: tensor<2x64xf16>, %w: tensor<64x64xf16>, %z: tensor<2x65
 
 // -----
 
-// A part of each matrix of a batch, which a library walks and a kernel would have copied.
+// A part of each matrix of a batch, which a library indexes and a kernel would need a copy of.
 // CHECK-LABEL: func.func @part
 // CHECK-NEXT: %[[W:.*]] = plan.call @k_concatenate_0(%arg1, %arg2)
 // CHECK-NOT: plan.call

@@ -1,7 +1,7 @@
 // RUN: gridloom-opt %s --split-input-file --plan-form-kernels | FileCheck %s
 
-// A reduction of windows never makes them, and joins what follows; what it reads again and again is
-// computed once, with its padding.
+// A reduction of windows does not store them, and joins the following operations; the operand that
+// it reads repeatedly is computed once, with its padding.
 // CHECK-LABEL: func.func @pool
 // CHECK-NEXT: %[[PADDED:.*]] = plan.call @k_exp_pad_0(%arg0)
 // CHECK-NEXT: plan.call @k_window_reduce_add_0(%[[PADDED]], %arg1)
@@ -19,7 +19,7 @@ func.func @pool(%x: tensor<2x4x8xf32>, %y: tensor<2x4x8xf32>) -> tensor<2x4x8xf3
 
 // -----
 
-// So does a sum of windows' products with weights.
+// The same holds for a sum of windows' products with weights.
 // CHECK-LABEL: func.func @channels
 // CHECK-NEXT: plan.call @k_window_multiply_reduce_0(%arg0, %arg1)
 // CHECK-NEXT: return
@@ -34,7 +34,7 @@ func.func @channels(%x: tensor<2x4x10xf32>, %w: tensor<4x3xf32>) -> tensor<2x4x8
 
 // -----
 
-// Columns are made as they are read; the input is not computed anew for each of them.
+// Columns are computed as they are read, but the input is not computed again for each of them.
 // CHECK-LABEL: func.func @columns
 // CHECK-NEXT: %[[X:.*]] = plan.call @k_exp_0(%arg0)
 // CHECK-NEXT: plan.call @k_window_transpose_0(%[[X]])

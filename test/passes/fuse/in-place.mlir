@@ -1,7 +1,6 @@
 // RUN: gridloom-opt %s --split-input-file --plan-form-kernels --plan-verify-fused | FileCheck %s
 
-// Either input that is read element by element may be written over. A vector that repeats and a tensor of wider elements
-// may not.
+// Inputs that are read element by element may be overwritten, but no broadcast vectors and no tensors of wider elements.
 // CHECK: plan.kernel @k_bias_convert_add_add_0 in_place = [#plan.in_place<output = 0, input = 1>, #plan.in_place<output = 0, input = 2>] {
 // CHECK-NEXT: ^bb0(%{{.*}}: tensor<16xf32>, %{{.*}}: tensor<8x16xf32>, %{{.*}}: tensor<8x16xi32>, %{{.*}}: tensor<8x16xf64>):
 func.func @sum(%x: tensor<8x16xf32>, %y: tensor<8x16xi32>, %z: tensor<8x16xf64>, %b: tensor<16xf32>) -> tensor<8x16xf32> {
@@ -16,7 +15,7 @@ func.func @sum(%x: tensor<8x16xf32>, %y: tensor<8x16xi32>, %z: tensor<8x16xf64>,
 
 // -----
 
-// A column that repeats may not, nor what is read once in its place and once elsewhere.
+// Not a broadcast column, nor an operand that is also read at other indices.
 // CHECK-DAG: plan.kernel @k_multiply_0 in_place = [#plan.in_place<output = 0, input = 1>] {
 // CHECK-DAG: plan.kernel @k_transpose_add_0 {
 func.func @rows(%x: tensor<4x4xf32>, %s: tensor<4x1xf32>, %y: tensor<4x4x8xf32>) -> (tensor<4x4xf32>, tensor<4x4x8xf32>) {
@@ -29,7 +28,7 @@ func.func @rows(%x: tensor<4x4xf32>, %s: tensor<4x1xf32>, %y: tensor<4x4x8xf32>)
 
 // -----
 
-// A transpose reads elsewhere, and a kernel that moves or combines elements reads ahead.
+// A transpose reads other indices, and a kernel that moves or combines elements reads ahead.
 // CHECK-DAG: plan.kernel @k_transpose_exp_0 {
 // CHECK-DAG: plan.kernel @k_softmax_add_0 {
 // CHECK-DAG: plan.kernel @k_argsort_0 {
@@ -44,7 +43,7 @@ func.func @none(%x: tensor<8x8xf32>, %y: tensor<8x8xf32>, %z: tensor<4x4x8xf32>)
 
 // -----
 
-// A scatter's copy may lie where its input does, running values where their elements do.
+// A scatter's copy may be in its input's memory, running values in that of their elements.
 // CHECK-DAG: plan.kernel @k_cumulative_0 in_place = [#plan.in_place<output = 0, input = 0>] {
 // CHECK-DAG: plan.kernel @k_scatter_0 in_place = [#plan.in_place<output = 0, input = 0>] {
 func.func @lanes(%x: tensor<8x4xf32>, %i: tensor<8x4xi64>, %u: tensor<8x4xf32>) -> tensor<8x4xf32> {

@@ -9,7 +9,7 @@ func.func @mask(%m: tensor<2x8xf32>) -> tensor<2x4x8x8xf32> {
   return %1 : tensor<2x4x8x8xf32>
 }
 
-// A dimension of one element that is not repeated stays: its value has one element per row.
+// A dimension of one element that is not broadcast stays: its operand has one element per row.
 // CHECK-LABEL: func.func @batch_of_one
 // CHECK-NEXT: loom.broadcast %arg0 dims = [0, 1] : (tensor<1x8xf32>) -> tensor<1x8x16xf32>
 func.func @batch_of_one(%m: tensor<1x8xf32>) -> tensor<1x8x16xf32> {
@@ -44,7 +44,7 @@ func.func @units(%x: tensor<2x1x8xf32>) -> tensor<2x8x1xf32> {
   return %0 : tensor<2x8x1xf32>
 }
 
-// A transpose that moves elements is one.
+// A transpose that moves elements stays one.
 // CHECK-LABEL: func.func @moves
 // CHECK-NEXT: loom.transpose %arg0
 func.func @moves(%x: tensor<2x3x8xf32>) -> tensor<2x8x3xf32> {
@@ -60,7 +60,7 @@ func.func @iota() -> tensor<1x8x1xi64> {
   return %1 : tensor<1x8x1xi64>
 }
 
-// A reshape between operations of a kernel moves up to what is in memory; rows stay rows.
+// A reshape between operations of a kernel moves up to the value in memory; rows stay rows.
 // CHECK-LABEL: func.func @between
 // CHECK-NEXT: %[[R:.*]] = loom.reshape %arg0 : (tensor<2x4x8xf32>) -> tensor<8x8xf32>
 // CHECK-NEXT: %[[E:.*]] = loom.exp %[[R]] : tensor<8x8xf32>
@@ -74,7 +74,7 @@ func.func @between(%x: tensor<2x4x8xf32>) -> tensor<8x8xf32> {
   return %3 : tensor<8x8xf32>
 }
 
-// Rows cut in two are other rows; a value read twice is not computed twice.
+// Splitting rows makes other rows; a value with two readers is not computed twice.
 // CHECK-LABEL: func.func @stays
 // CHECK: loom.softmax
 // CHECK-NEXT: loom.reshape
@@ -90,7 +90,7 @@ func.func @stays(%x: tensor<4x8xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>, tens
   return %2, %5, %3 : tensor<8x4xf32>, tensor<8x4xf32>, tensor<4x8xf32>
 }
 
-// A slice goes below the reshape of what it cuts, where its readers are; one through a part stays.
+// A slice moves below the reshape of its operand, to its readers; one that cuts through a part stays.
 // CHECK-LABEL: func.func @parts
 // CHECK-NEXT: %[[R:.*]] = loom.reshape %arg0 : (tensor<2x24xf32>) -> tensor<1x2x6x4xf32>
 // CHECK-NEXT: %[[S:.*]] = loom.slice %[[R]] [0, 0, 2, 0] to [1, 2, 4, 4] by [1, 1, 1, 1]
@@ -105,7 +105,7 @@ func.func @parts(%x: tensor<2x24xf32>) -> (tensor<1x2x2x4xf32>, tensor<1x2x2x4xf
   return %1, %3 : tensor<1x2x2x4xf32>, tensor<1x2x2x4xf32>
 }
 
-// Readers widen what they read: no copy in wider numbers is written. What a product reads is.
+// Readers widen their operands: no copy in the wider type is written, except for a product's operand.
 // CHECK-LABEL: func.func @widened
 // CHECK-NEXT: %[[S:.*]] = loom.slice %arg0 [0, 4] to [2, 8] by [1, 1] : (tensor<2x8xbf16>) -> tensor<2x4xbf16>
 // CHECK-NEXT: %[[W:.*]] = loom.convert %[[S]] : (tensor<2x4xbf16>) -> tensor<2x4xf32>
@@ -127,7 +127,7 @@ func.func @widened(%x: tensor<2x8xbf16>, %w: tensor<4x3xf32>, %b: tensor<4xbf16>
   return %4, %7 : tensor<2x4xf32>, tensor<2x3xf32>
 }
 
-// A lookup at one known place is a slice.
+// A gather with one constant index is a slice.
 // CHECK-LABEL: func.func @known_place
 // CHECK-NEXT: %[[S:.*]] = loom.slice %arg0 [0, 2, 0] to [2, 3, 4] by [1, 1, 1] : (tensor<2x3x4xf32>) -> tensor<2x1x4xf32>
 // CHECK-NEXT: %[[R:.*]] = loom.reshape %[[S]] : (tensor<2x1x4xf32>) -> tensor<2x4xf32>
@@ -138,7 +138,7 @@ func.func @known_place(%x: tensor<2x3x4xf32>) -> tensor<2x4xf32> {
   return %0 : tensor<2x4xf32>
 }
 
-// A reshape passes any number of operations.
+// A reshape can move past any number of operations.
 
 // CHECK-LABEL: func.func @long_chain
 // CHECK-NEXT: loom.reshape %arg0 : (tensor<4x6xf32>) -> tensor<24xf32>

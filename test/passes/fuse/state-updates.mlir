@@ -21,8 +21,8 @@ func.func @momentum(%g: tensor<8x16xf32>, %p: tensor<8x16xf32> {loom.state = "p"
 
 // -----
 
-// What only other updates of the kernel read is no output of it: the moment before it is kept or not, of which the next
-// parameter is computed, is not written.
+// A value that only other updates of the kernel read is no output: the new momentum before the selection is not
+// written, though the next parameter is computed from it.
 // CHECK-LABEL: func.func @taken
 // CHECK-NEXT: %[[NEXT:.*]]:2 = plan.call
 // CHECK-NEXT: return %[[NEXT]]#1, %[[NEXT]]#0
@@ -41,7 +41,7 @@ func.func @taken(%g: tensor<8x16xf32>, %p: tensor<8x16xf32> {loom.state = "p"}, 
 
 // -----
 
-// Updates that share no tensor stay apart, and so do those of other shapes.
+// Updates without a common tensor stay apart, and so do those of other shapes.
 // CHECK-LABEL: func.func @apart
 // CHECK-NEXT: plan.call @k_subtract_1(%arg3, %arg0)
 // CHECK-NEXT: plan.call @k_subtract_1(%arg4, %arg1)
@@ -58,7 +58,7 @@ func.func @apart(%g: tensor<8x16xf32>, %h: tensor<8x16xf32>, %k: tensor<16xf32>,
 
 // -----
 
-// The updates of m and v share nothing, but that of p reads both. What is an output, too, is no part of it.
+// The updates of m and v share nothing, but that of p reads both. A value that is also an output is no part of it.
 // CHECK-LABEL: func.func @adam
 // CHECK-NEXT: %[[D:.*]] = plan.call @k_divide_0
 // CHECK-NEXT: %[[NEXT:.*]]:3 = plan.call
@@ -77,8 +77,8 @@ func.func @adam(%g: tensor<8x16xf32>, %h: tensor<8x16xf32>, %m: tensor<8x16xf32>
 
 // -----
 
-// The sum of squares of a matrix is one kernel over its rows and one over their sums; the square is computed in both of its
-// readers, as cheaply as it is read.
+// The sum of squares of a matrix is one kernel over its rows and one over their sums; both readers of the square compute
+// it, which costs as little as reading it.
 // CHECK-LABEL: func.func @squares
 // CHECK-NEXT: %[[ROWS:.*]] = plan.call @k_multiply_reduce_0(%arg0) : (tensor<32x16xf32>) -> tensor<32xf32>
 // CHECK-NEXT: %[[SUM:.*]] = plan.call @k_reduce_sqrt_0(%[[ROWS]]) : (tensor<32xf32>) -> tensor<f32>
@@ -94,7 +94,7 @@ func.func @squares(%g: tensor<32x16xf32>, %v: tensor<32x16xf32> {loom.state = "v
 
 // -----
 
-// Rows that are added into zeros are added into what the result is added to.
+// Rows that are added to zeros are added directly to the other operand of the sum.
 // CHECK-LABEL: func.func @table
 // CHECK-NEXT: %[[SUM:.*]] = plan.call @k_scatter_0(%arg0, %arg1, %arg2) : (tensor<64x16xf32>, tensor<8xi64>, tensor<8x16xf32>) -> tensor<64x16xf32>
 // CHECK-NEXT: return %[[SUM]]
@@ -108,7 +108,7 @@ func.func @table(%product: tensor<64x16xf32>, %at: tensor<8xi64>, %rows: tensor<
 
 // -----
 
-// The mask of the labels and the square are computed where they are read; the square is of a sum that lies in memory.
+// Both readers compute the labels' mask and the square; the square is of a sum in memory.
 // CHECK-LABEL: func.func @repeated
 // CHECK-NEXT: plan.call @k_compare_select_reduce_0(%arg2, %arg0)
 // CHECK-NEXT: %[[SUM:.*]] = plan.call @k_compare_select_add_0(%arg2, %arg1, %arg0)

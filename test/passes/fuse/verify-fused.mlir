@@ -97,7 +97,7 @@ func.func @attention(%q: tensor<1x2x8x16xf16>, %m: tensor<8xf16>) -> tensor<1x2x
 
 // -----
 
-// A slice is an address of what is computed, from a multiple of 16 bytes on.
+// A slice is an address if its operand is computed and it starts at a multiple of 16 bytes.
 func.func @address(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<1x16xf32> {
   %0 = plan.matmul %x, %w <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1]> : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
   %1 = loom.slice %0 [2, 4] to [3, 12] by [1, 1] : (tensor<4x16xf32>) -> tensor<1x8xf32>

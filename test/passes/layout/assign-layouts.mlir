@@ -2,7 +2,7 @@
 // RUN: gridloom-opt %s --split-input-file --loom-assign-layouts="pad-multiple=96 pad-elements=8" | FileCheck %s --check-prefix=OPTIONS
 // RUN: gridloom-opt %s --split-input-file --loom-assign-layouts="pad-multiple=0" | FileCheck %s --check-prefix=NONE
 
-// Only rows a multiple of 256 long are padded, and only right-hand sides.
+// Only rows of a multiple of 256 elements are padded, and only right-hand sides.
 loom.weight @wide : tensor<64x512xf32> from <"", offset = 0, bytes = 131072>
 loom.weight @odd : tensor<512x96xf32> from <"", offset = 131072, bytes = 196608>
 loom.weight @bias : tensor<512xf32> from <"", offset = 327680, bytes = 2048>
@@ -27,7 +27,7 @@ func.func @rhs(%x: tensor<8x64xf32>) -> tensor<8x96xf32> {
 
 // -----
 
-// A table that is also gathered from, in another specialisation, stays dense in both.
+// A table that another specialisation gathers from stays dense in both.
 loom.weight @table : tensor<100x256xf32> from <"", offset = 0, bytes = 102400>
 // CHECK-LABEL: func.func @multiplies
 // CHECK: loom.get_weight @table {layout = #loom.layout<[0, 1]>}
@@ -46,7 +46,7 @@ func.func @gathers(%i: tensor<8xi64>) -> tensor<8x256xf32> {
 
 // -----
 
-// Two shards of one weight decide apart; contracted along its rows, a weight is dense.
+// Two shards of one weight get separate layouts; a weight contracted along its rows is dense.
 dist.mesh @mesh <["model" = 2]>
 loom.weight @w : tensor<256x512xf32> from <"", offset = 0, bytes = 524288>
 // CHECK-LABEL: func.func @shards
@@ -62,7 +62,7 @@ func.func @shards(%x: tensor<8x256xf32>, %y: tensor<8x512xf32>) -> (tensor<8x256
 
 // -----
 
-// The prologue reads sources as they are in the file.
+// The prologue reads sources in the file's layout.
 loom.weight @w : tensor<256x256xf32> from <"", offset = 0, bytes = 262144>
 // CHECK-LABEL: loom.derived @d
 // CHECK: loom.get_weight @w {layout = #loom.layout<[0, 1]>}

@@ -2,7 +2,7 @@
 // RUN: gridloom-opt --loom-decompose-convolutions=keep-library=true %s | FileCheck %s --check-prefix KEEP
 // RUN: gridloom-opt --loom-decompose-convolutions=keep-forward=true %s | FileCheck %s --check-prefix FORWARD
 
-// Columns, multiplied by the weights; the result lies as it should.
+// Columns multiplied by the weights; the result is transposed into place.
 // CHECK-LABEL: func.func @general
 func.func @general(%x: tensor<2x8x16x16xf32>, %w: tensor<16x8x3x3xf32>) -> tensor<2x16x8x8xf32> {
   // CHECK: %[[PAD:.*]] = loom.pad %arg0 value = 0.000000e+00 : f32 low = [0, 0, 1, 1] high = [0, 0, 1, 1] interior = [0, 0, 0, 0] {{.*}} -> tensor<2x8x18x18xf32>
@@ -19,7 +19,7 @@ func.func @general(%x: tensor<2x8x16x16xf32>, %w: tensor<16x8x3x3xf32>) -> tenso
   return %0 : tensor<2x16x8x8xf32>
 }
 
-// A window of one element has no columns.
+// A window of one element needs no columns.
 // CHECK-LABEL: func.func @pointwise
 // CHECK-NOT: loom.window
 // CHECK: loom.dot_general {{.*}} : (tensor<16x8xf32>, tensor<2x8x144xf32>) -> tensor<16x2x144xf32>
@@ -30,7 +30,7 @@ func.func @pointwise(%x: tensor<2x8x12x12xf32>, %w: tensor<16x8x1x1xf32>) -> ten
   return %0 : tensor<2x16x12x12xf32>
 }
 
-// Groups are a batch of products.
+// Groups become a batch of products.
 // CHECK-LABEL: func.func @grouped
 // CHECK: loom.dot_general {{.*}} batch = [0] x [1] contract = [2] x [2] : (tensor<4x4x18xf32>, tensor<2x4x18x100xf32>) -> tensor<4x4x2x100xf32>
 func.func @grouped(%x: tensor<2x8x12x12xf32>, %w: tensor<16x2x3x3xf32>) -> tensor<2x16x10x10xf32> {
@@ -40,7 +40,7 @@ func.func @grouped(%x: tensor<2x8x12x12xf32>, %w: tensor<16x2x3x3xf32>) -> tenso
   return %0 : tensor<2x16x10x10xf32>
 }
 
-// A filter per channel is a sum of products, without columns in memory.
+// One filter per channel becomes a sum of products, without columns in memory.
 // CHECK-LABEL: func.func @channels
 // CHECK: %[[WINDOW:.*]] = loom.window %arg0
 // CHECK: %[[WEIGHTS:.*]] = loom.broadcast {{.*}} dims = [1, 4, 5] : (tensor<8x3x3xf32>) -> tensor<2x8x10x10x3x3xf32>
@@ -68,7 +68,7 @@ func.func @large_window(%x: tensor<5x4x7x6xf32>, %w: tensor<8x4x7x6xf32>) -> ten
   return %0 : tensor<5x8x3x3xf32>
 }
 
-// A window of all elements is the input, or every second element of it.
+// A window of one element is the input, or every second element of it.
 // CHECK-LABEL: func.func @whole_window
 // CHECK-NOT: loom.window
 // CHECK: %[[ROWS:.*]] = loom.reshape %arg0 : (tensor<5x4x7x6xf32>) -> tensor<5x168xf32>
@@ -86,7 +86,7 @@ func.func @whole_window(%x: tensor<5x4x7x6xf32>, %w: tensor<8x4x7x6xf32>, %y: te
   return %0, %1 : tensor<5x8x1x1xf32>, tensor<5x8x1x1xf32>
 }
 
-// Few positions do not fill vectors: those of all images are one row.
+// With few positions, rows of one image do not fill vectors: those of all images become one row.
 // CHECK-LABEL: func.func @few_positions
 // CHECK: %[[WINDOW:.*]] = loom.window {{.*}} -> tensor<4x8x7x7x3x3xf32>
 // CHECK: %[[COLUMNS:.*]] = loom.reshape {{.*}} : (tensor<8x3x3x4x7x7xf32>) -> tensor<72x196xf32>
@@ -114,7 +114,7 @@ func.func @transposed(%x: tensor<2x8x12xf32>, %w: tensor<16x8x3xf32>) -> tensor<
   return %0 : tensor<2x16x25xf32>
 }
 
-// A window of one element reads one phase only; the others are zero.
+// A window of one element reads only one phase; the others are zero.
 // CHECK-LABEL: func.func @pointwise_transposed
 // CHECK: loom.dot_general {{.*}} -> tensor<16x98xf32>
 // CHECK-NOT: loom.dot_general
@@ -126,7 +126,7 @@ func.func @pointwise_transposed(%x: tensor<2x8x7x7xf32>, %w: tensor<16x8x1x1xf32
   return %0 : tensor<2x16x14x14xf32>
 }
 
-// With a stride as well, the zeros are put in.
+// With a stride as well, the zeros are inserted.
 // CHECK-LABEL: func.func @transposed_strided
 // CHECK: loom.pad {{.*}} low = [0, 0, 2] high = [0, 0, 2] interior = [0, 0, 1] : (tensor<2x8x12xf32>) -> tensor<2x8x27xf32>
 func.func @transposed_strided(%x: tensor<2x8x12xf32>, %w: tensor<16x8x3xf32>) -> tensor<2x16x13xf32> {
@@ -145,7 +145,7 @@ func.func @pool(%x: tensor<1x4x8xf32>) -> tensor<1x4x4xf32> {
   return %0 : tensor<1x4x4xf32>
 }
 
-// What the library has stays; f64, and zeros between the input's elements, it has not.
+// Convolutions that the library supports stay; it does not support f64, or zeros between the input's elements.
 // KEEP-LABEL: func.func @kept
 // KEEP: loom.convolution {{.*}} -> tensor<1x4x6xbf16>
 // KEEP: loom.window {{.*}} -> tensor<1x4x6x3xf64>
@@ -162,7 +162,7 @@ func.func @kept(%x: tensor<1x4x8xbf16>, %w: tensor<4x4x3xbf16>, %y: tensor<1x4x8
   return %0, %1, %2 : tensor<1x4x6xbf16>, tensor<1x4x6xf64>, tensor<1x4x13xf32>
 }
 
-// oneDNN's are of f32, no gradients, and not in training steps.
+// oneDNN computes f32 only, no gradients, and nothing in training steps.
 // FORWARD-LABEL: func.func @large_window
 // FORWARD-NOT: loom.convolution
 // FORWARD-LABEL: func.func @whole_window

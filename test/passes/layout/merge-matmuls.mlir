@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --split-input-file --loom-merge-matmuls --mlir-print-local-scope | FileCheck %s
 
-// Query, key and value are one product with one bias; what has none gets zeros. Readers see columns.
+// Query, key and value become one product with one bias, of zeros for those without. Readers get slices.
 loom.weight @"a.query.weight" : tensor<16x32xf32> from <"", offset = 0, bytes = 2048>
 loom.weight @"a.key.weight" : tensor<16x16xf32> from <"", offset = 2048, bytes = 1024>
 loom.weight @"a.value.weight" : tensor<16x16xf32> from <"", offset = 3072, bytes = 1024>
@@ -50,8 +50,8 @@ func.func @attention(%x: tensor<1x8x16xf32>) -> (tensor<1x2x8x8xf32>, tensor<1x8
 
 // -----
 
-// Each device joins its own columns: the whole weights are cut first. Weights may be derived ones, and
-// every function that reads them reads the joined one.
+// Each device joins its own columns: the whole weights are split first. Weights may be derived, and
+// all functions that read them read the joined one.
 dist.mesh @mesh <["model" = 2]>
 loom.weight @gate : tensor<16x32xf32> from <"", offset = 0, bytes = 2048>
 loom.weight @up : tensor<16x32xf32> from <"", offset = 2048, bytes = 2048>
@@ -97,7 +97,7 @@ func.func @decode(%x: tensor<1x16xbf16>) -> tensor<1x16xbf16> {
 
 // -----
 
-// What a caller wants whole stays apart.
+// A product that is returned whole stays apart.
 loom.weight @a : tensor<16x16xf32> from <"", offset = 0, bytes = 1024>
 loom.weight @b : tensor<16x16xf32> from <"", offset = 1024, bytes = 1024>
 // CHECK-NOT: loom.derived
@@ -113,7 +113,7 @@ func.func @result(%x: tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>) 
 
 // -----
 
-// So does what is read elsewhere too.
+// So does a weight with another reader.
 loom.weight @a : tensor<16x16xf32> from <"", offset = 0, bytes = 1024>
 loom.weight @b : tensor<16x16xf32> from <"", offset = 1024, bytes = 1024>
 // CHECK-NOT: loom.derived
@@ -130,7 +130,7 @@ func.func @tied(%x: tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<16x16xf32>) {
 
 // -----
 
-// What is read both as it is and transposed would be joined along two dimensions, and kept twice.
+// Weights read both as they are and transposed would be joined along two dimensions, and stored twice.
 loom.weight @a : tensor<16x32xf32> from <"", offset = 0, bytes = 2048>
 loom.weight @b : tensor<16x32xf32> from <"", offset = 2048, bytes = 2048>
 // CHECK-NOT: loom.derived
@@ -149,7 +149,7 @@ func.func @there_and_back(%x: tensor<8x16xf32>, %y: tensor<8x32xf32>) -> (tensor
 
 // -----
 
-// What begins between multiples of 16 bytes stays apart.
+// Parts that do not start at a multiple of 16 bytes stay apart.
 loom.weight @a : tensor<16x3xf32> from <"", offset = 0, bytes = 192>
 loom.weight @b : tensor<16x3xf32> from <"", offset = 192, bytes = 192>
 // CHECK-NOT: loom.derived
@@ -182,7 +182,7 @@ func.func @uneven(%x: tensor<8x16xf32>) -> tensor<8x4xf32> {
 
 // -----
 
-// Keys of many layers over one encoder's result are needed long after one another.
+// Keys of many layers over one encoder's result are needed at very different times.
 loom.weight @a : tensor<16x16xf32> from <"", offset = 0, bytes = 1024>
 loom.weight @b : tensor<16x16xf32> from <"", offset = 1024, bytes = 1024>
 // CHECK-NOT: loom.derived

@@ -1,7 +1,7 @@
 // RUN: gridloom-opt %s --split-input-file --loom-turn-weights --mlir-print-local-scope | FileCheck %s
 
-// Read along its rows by products of many rows and of one: stored by columns for both. A dimension of
-// one element goes.
+// Products of many rows and of one read the weight along its rows: it is stored by columns for both,
+// without the dimension of one element.
 loom.weight @w : tensor<1x8x16xf32> from <"", offset = 0, bytes = 512>
 // CHECK: loom.derived @w.turned : tensor<16x8xf32> {
 // CHECK-NEXT: %[[W:.*]] = loom.get_weight @w : tensor<1x8x16xf32>
@@ -29,7 +29,7 @@ func.func @one(%x: tensor<1x16xf32>) -> tensor<1x8xf32> {
 
 // -----
 
-// A shard's cuts move with the dimensions; the source may be derived itself.
+// The sharding moves with the dimensions; the source may be derived itself.
 dist.mesh @mesh <["model" = 2]>
 loom.weight @v : tensor<8x16xf32> from <"", offset = 0, bytes = 512>
 loom.derived @w : tensor<8x16xf32> {
@@ -51,7 +51,7 @@ func.func @shard(%x: tensor<3x16xf32>) -> tensor<3x4xf32> {
 
 // -----
 
-// Two shardings share the derived tensor; a weight of which one shard cannot be turned stays.
+// Two shardings share the derived tensor; a weight stays if one of its shards cannot be transposed.
 dist.mesh @mesh <["model" = 2]>
 loom.weight @bias : tensor<8xf32> from <"", offset = 1024, bytes = 32>
 loom.weight @both : tensor<8x16xf32> from <"", offset = 0, bytes = 512>
@@ -79,7 +79,7 @@ func.func @shardings(%x: tensor<3x16xf32>, %i: tensor<3xi64>) -> (tensor<3x8xf32
 
 // -----
 
-// These stay: few rows, an embedding, a left-hand side, what is stored by columns already, f64.
+// These stay: few rows, an embedding, a left-hand side, a weight stored by columns already, f64.
 loom.weight @few : tensor<8x16xf32> from <"", offset = 0, bytes = 512>
 loom.weight @table : tensor<8x16xf32> from <"", offset = 512, bytes = 512>
 loom.weight @left : tensor<8x16xf32> from <"", offset = 1024, bytes = 512>

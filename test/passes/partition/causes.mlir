@@ -12,7 +12,7 @@ func.func @halo(%x: tensor<1x1x16x8xf32> {loom.name = "x", dist.sharding = #dist
 
 // -----
 
-// The operation reduces over a dimension that is split; the output is asked for whole.
+// The operation reduces over a split dimension; the output must be whole.
 dist.mesh @mesh <["x" = 2]>
 // CHECK-LABEL: func.func @softmax
 // CHECK: dist.all_reduce {{.*}} max {dist.because = "'normalize' takes the max over a dimension that 'x' splits"
@@ -26,7 +26,7 @@ func.func @softmax(%x: tensor<4x8xf32> {loom.name = "x", dist.sharding = #dist.s
 
 // -----
 
-// Both ends of a transfer name who reads.
+// Both ends of a transfer name the reader.
 module attributes {dist.stage_axis = "pipe"} {
 dist.mesh @mesh <["pipe" = 2]>
 // CHECK-LABEL: func.func @main_stage0

@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --split-input-file --dist-insert-reshards --verify-diagnostics | FileCheck %s
 
-// The product is made as partial sums and needed whole; so it says, by whom, and where it comes from.
+// The product gives partial sums and is needed whole; the reshard names the reader and the origin.
 dist.mesh @mesh <["model" = 2]>
 // CHECK-LABEL: func.func @sum
 // CHECK: %[[P:.*]] = loom.dot_general {{.*}}dist.shardings = [#dist.sharding<@mesh, [{}, {}], unreduced = {"model" = sum}>]
@@ -18,7 +18,7 @@ func.func @sum(%x: tensor<4x8xf32> {loom.name = "x", dist.origin = #dist.origin<
 
 // -----
 
-// Two users need the same: there is one reshard. The output wants the value as it is made.
+// Two users with the same need share one reshard. The output takes the value as it is computed.
 dist.mesh @mesh <["model" = 2]>
 // CHECK-LABEL: func.func @shared
 // CHECK: %[[A:.*]] = loom.abs
@@ -38,8 +38,8 @@ func.func @shared(%x: tensor<4xf32> {loom.name = "x", dist.origin = #dist.origin
 
 // -----
 
-// A weight and a state that lie otherwise than they are read are gathered for who reads them; the
-// state's next value goes back as it lies.
+// A weight and a state whose storage differs from their use are gathered for their readers; the
+// state's next value is split again as stored.
 dist.mesh @mesh <["data" = 2]>
 loom.weight @w : tensor<4xf32> from <"", offset = 0, bytes = 16>
 // CHECK-LABEL: func.func @stored
@@ -78,8 +78,8 @@ func.func @in_time(%x: tensor<4xf32> {loom.name = "x", dist.origin = #dist.origi
 
 // -----
 
-// Three readers need a sum in three ways. It is reduced first, as the program says that it is kept,
-// and each takes its part; in their order it would be scattered, exchanged and gathered.
+// Three readers need a sum in three shardings. It is reduced first into the sharding that the program
+// keeps, and each takes its part; in program order it would be scattered, exchanged and gathered.
 dist.mesh @mesh <["model" = 4]>
 // CHECK-LABEL: func.func @kept
 // CHECK: %[[P:.*]] = loom.dot_general

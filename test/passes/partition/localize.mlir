@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --split-input-file --dist-localize --verify-diagnostics | FileCheck %s
 
-// Shapes are those of the splits; what is on shards already is taken over.
+// Shapes become those of the shards; operations that work on shards already are kept.
 dist.mesh @mesh <["model" = 2]>
 loom.weight @w : tensor<8x4xf32> from <"", offset = 0, bytes = 128>
 // CHECK-LABEL: func.func @main

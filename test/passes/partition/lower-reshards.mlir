@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --split-input-file --dist-lower-reshards --verify-diagnostics | FileCheck %s
 
-// The cause goes to what communicates, the stage to everything.
+// Only communication gets the cause, every operation the stage.
 dist.mesh @mesh <["model" = 2]>
 // CHECK-LABEL: func.func @gather
 // CHECK: %[[Y:.*]] = dist.on_shards %{{.*}} from <@mesh, [{"model"}]> to <@mesh, [{}]> {

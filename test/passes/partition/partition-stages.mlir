@@ -19,7 +19,7 @@ func.func @later_first(%x: tensor<4x9xf32> {loom.name = "x", dist.origin = #dist
 
 // -----
 
-// What an earlier stage gathered is there for later ones.
+// A value that an earlier stage gathered is available to later ones.
 dist.mesh @mesh <["data" = 2, "pipe" = 3]>
 // CHECK-LABEL: func.func @earlier_first
 // CHECK: %[[A:.*]] = dist.all_gather {{.*}}dist.stage = 0

@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --split-input-file --dist-apply-strategy="dp=data tp=model" --dist-assign-stages --dist-propagate --dist-declare-storage --dist-choose-splits --dist-verify-sharded --dist-insert-reshards --dist-lower-reshards --dist-localize --canonicalize | FileCheck %s
 
-// A column then a row: one all_reduce, nothing else.
+// Split by column, then by row: one all_reduce, nothing else.
 dist.mesh @mesh <["data" = 2, "model" = 2]>
 loom.weight @w1 : tensor<16x64xf32> from <"", offset = 0, bytes = 4096>
 loom.weight @w2 : tensor<64x16xf32> from <"", offset = 4096, bytes = 4096>
@@ -71,7 +71,7 @@ func.func @partial_sums(%x: tensor<4x8xf32> {loom.name = "x", dist.origin = #dis
 
 // -----
 
-// A table split by rows: each device looks up what it has, the sum is the result.
+// A table split by rows: each device looks up its own rows, and the sum is the result.
 dist.mesh @mesh <["data" = 1, "model" = 2]>
 loom.weight @t : tensor<65536x16xf32> from <"", offset = 0, bytes = 4194304>
 // CHECK-LABEL: func.func @table
@@ -106,7 +106,7 @@ func.func @uneven(%x: tensor<10x6xf32> {loom.name = "x"}) -> (tensor<6xf32> {loo
 
 // -----
 
-// Heads are cut between heads: three heads of eight over two are shards of two heads.
+// Splits are between heads: three heads of eight over two devices are shards of two heads.
 dist.mesh @mesh <["data" = 1, "model" = 2]>
 // CHECK-LABEL: func.func @granule
 // CHECK: dist.shardings = [#dist.sharding<@mesh, [{}, {"model"} * 8]>]
@@ -156,7 +156,7 @@ func.func @attention(%x: tensor<8x6x32xf32> {loom.name = "x"}) -> (tensor<8x6x32
 
 // -----
 
-// Rows go from the devices along one axis to those along the other: half of them swap, none gathers.
+// Rows move from the devices along one axis to those along the other: half of them swap, none gathers.
 dist.mesh @mesh <["data" = 2, "model" = 2]>
 // CHECK-LABEL: func.func @permuted
 // CHECK: dist.permute %{{.*}} over ["data", "model"] [0, 2, 1, 3]
@@ -168,8 +168,8 @@ func.func @permuted(%x: tensor<8x4xf32> {loom.name = "x", dist.origin = #dist.or
 
 // -----
 
-// The result is wanted in rows and the product is partial over both axes: one reduce_scatter, then
-// the rest of the sum on a quarter.
+// The result is needed by rows and the product is partial over both axes: one reduce_scatter, then
+// the remaining sum on a quarter.
 dist.mesh @mesh <["data" = 4, "model" = 2]>
 // CHECK-LABEL: func.func @partial_over_two_axes
 // CHECK: dist.reduce_scatter %{{.*}} over ["data"] dim = 0 sum {{.*}}(tensor<512x128xf32>) -> tensor<128x128xf32>
@@ -184,7 +184,7 @@ func.func @partial_over_two_axes(%x: tensor<512x16xf32> {loom.name = "x", dist.o
 
 // -----
 
-// The same for a result of 128 bytes: one collective of three exchanges starts sooner than two of as many.
+// The same for a result of 128 bytes: one collective of three exchanges starts sooner than two collectives.
 dist.mesh @mesh <["data" = 4, "model" = 2]>
 // CHECK-LABEL: func.func @short_over_two_axes
 // CHECK: dist.all_reduce %{{.*}} over ["data", "model"] sum {{.*}}tensor<8x4xf32>
@@ -199,7 +199,7 @@ func.func @short_over_two_axes(%x: tensor<8x16xf32> {loom.name = "x", dist.origi
 
 // -----
 
-// Rows read one by one, as a scan's steps do: the sum is reduced once, not for each.
+// Rows read one by one, as in a scan's steps: the sum is reduced once, not for each row.
 dist.mesh @mesh <["data" = 1, "model" = 2]>
 loom.weight @w : tensor<8x4xf32> from <"", offset = 0, bytes = 128>
 // CHECK-LABEL: func.func @rows

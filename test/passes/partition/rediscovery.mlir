@@ -1,8 +1,8 @@
 // RUN: gridloom-opt %s --split-input-file --dist-assign-stages --dist-propagate --dist-declare-storage --dist-choose-splits --dist-verify-sharded --dist-insert-reshards --dist-lower-reshards --dist-localize --canonicalize | FileCheck %s
 
-// What people lay out by hand follows from the sharding of inputs and weights alone.
+// Layouts that people write by hand follow from the sharding of inputs and weights alone.
 
-// Data parallel: the batch is split, inference needs no collective.
+// Data parallel: with a split batch, inference needs no collective.
 dist.mesh @mesh <["data" = 4]>
 loom.weight @w1 : tensor<16x64xf32> from <"", offset = 0, bytes = 4096>
 loom.weight @b1 : tensor<64xf32> from <"", offset = 0, bytes = 256>
@@ -27,7 +27,7 @@ func.func @data_parallel_mlp(%x: tensor<8x16xf32> {loom.name = "x", dist.shardin
 
 // -----
 
-// The same of a convolutional network with a pool and a classifier.
+// The same for a convolutional network with a pool and a classifier.
 dist.mesh @mesh <["data" = 4]>
 loom.weight @k : tensor<8x3x3x3xf32> from <"", offset = 0, bytes = 864>
 loom.weight @w : tensor<8x10xf32> from <"", offset = 0, bytes = 320>
@@ -119,9 +119,8 @@ func.func @megatron_attention(%x: tensor<8x6x32xf32> {loom.name = "x"}) -> (tens
 
 // -----
 
-// Sequence parallel: with the sequence split at the input and the first weight by column, the norm
-// stays on pieces of the sequence; one all_gather before the column, one reduce_scatter after the
-// row.
+// Sequence parallel: with the sequence split at the input and the first weight by column, the norm is
+// computed on pieces of the sequence; one all_gather before the column, one reduce_scatter after the row.
 dist.mesh @mesh <["model" = 2]>
 loom.weight @s : tensor<64xf32> from <"", offset = 0, bytes = 256>
 loom.weight @w1 : tensor<64x128xf32> from <"", offset = 0, bytes = 32768>
@@ -149,7 +148,7 @@ func.func @sequence_parallel(%x: tensor<2x16x64xf32> {loom.name = "x", dist.shar
 
 // -----
 
-// The vocabulary is split: looked up in parts and summed; the logits, by the same table, stay split.
+// The vocabulary is split: lookups of the parts are summed; the logits, by the same table, stay split.
 dist.mesh @mesh <["model" = 4]>
 loom.weight @t : tensor<1024x16xf32> from <"", offset = 0, bytes = 65536>
 // CHECK-LABEL: func.func @vocabulary
@@ -169,8 +168,7 @@ func.func @vocabulary(%ids: tensor<4x2xi64> {loom.name = "ids"}) -> (tensor<4x2x
 
 // -----
 
-// A U-Net of two levels, split in space: halos around the convolutions, nothing gathered, nothing
-// reduced.
+// A U-Net of two levels, split in space: halos around the convolutions, no gathers and no reductions.
 dist.mesh @mesh <["space" = 2]>
 loom.weight @k1 : tensor<8x3x3x3xf32> from <"", offset = 0, bytes = 864>
 loom.weight @k2 : tensor<8x8x3x3xf32> from <"", offset = 0, bytes = 2304>

@@ -23,8 +23,8 @@ func.func @main(%x: tensor<2x4xf32> {loom.name = "x", dist.sharding = #dist.shar
 
 // -----
 
-// Stages as annotations may have them: what stage 1 makes comes first. Channels count stage by stage,
-// so that stage 2 receives in the order in which it is sent to, and stage 1 receives before it sends.
+// Stages as annotations may define them: the values of stage 1 come first. Channels are numbered stage
+// by stage, so that stage 2 receives in the order of the sends, and stage 1 receives before it sends.
 module attributes {dist.stage_axis = "pipe"} {
 dist.mesh @mesh <["pipe" = 3]>
 // CHECK-LABEL: func.func @out_of_order_stage0

@@ -149,7 +149,7 @@ func.func @second() attributes {loom.entry = "b", loom.dims = {}, dist.stage = 1
 
 // -----
 
-// Nor another specialisation's.
+// Nor that of another specialisation.
 func.func @short(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}]>})
     attributes {loom.entry = "a", loom.dims = {n = 4}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
   // expected-error @below {{has no receive on channel 0}}
@@ -163,7 +163,7 @@ func.func @long() attributes {loom.entry = "a", loom.dims = {n = 8}, dist.stage 
 
 // -----
 
-// What functions are called says nothing of their stage.
+// The stage does not depend on the functions' names.
 func.func @one(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}]>})
     attributes {loom.entry = "a", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
   dist.send %x to 1 channel 0 : tensor<4xf32>

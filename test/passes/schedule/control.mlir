@@ -20,8 +20,8 @@ plan.kernel @exp in_place = [#plan.in_place<output = 0, input = 0>] {
 
 dist.mesh @mesh <["model" = 2]>
 
-// The values that change places in the loop do so through a temporary, the collective is the body's, and what the loop
-// carries lies apart from all that it computes.
+// The values that the loop swaps go through a temporary, the body has the collective, and the memory of carried values
+// is separate from all that it computes.
 // CHECK-LABEL: plan.program @main
 // CHECK-DAG: %[[X:.*]] = plan.buffer input "x"
 // CHECK-DAG: %[[S:.*]] = plan.buffer state "cache" {{.*}}sharding = #dist.sharding<@mesh, [{}, {}]>

@@ -7,9 +7,8 @@ loom.weight @w1 : tensor<512x512xf32> from <"", offset = 1048576, bytes = 104857
 loom.weight @w2 : tensor<512x512xf32> from <"", offset = 2097152, bytes = 1048576>
 loom.weight @w3 : tensor<512x512xf32> from <"", offset = 3145728, bytes = 1048576>
 
-// A weight is sent from where it lies. A gather starts while the layer before the one that needs it
-// computes, and waits for the layer before that, whose weight lay where its result goes: two
-// gathered weights at once.
+// A weight is sent from its own memory. A gather starts while the layer before the one that needs it computes. It
+// waits for the layer before that, whose weight was in the memory of its result: two gathered weights at once.
 // CHECK-LABEL: plan.program @prefetch
 // CHECK-NOT: plan.copy
 // CHECK: plan.block {
@@ -29,7 +28,7 @@ loom.weight @w3 : tensor<512x512xf32> from <"", offset = 3145728, bytes = 104857
 // CHECK-NEXT: plan.wait [[C1]] on collective
 // CHECK-NEXT: plan.group all_gather {{.*}} sequence 3
 // CHECK: } {{{.*}}registered_bytes = 2097152 : i64
-// Without overlap compute stands still for each gather; they need not be ahead.
+// Without overlap, compute waits for each gather, so none needs to start early.
 // SERIAL-LABEL: plan.program @prefetch
 // SERIAL: plan.group all_gather
 // SERIAL-NOT: plan.group
@@ -76,8 +75,8 @@ loom.weight @w1 : tensor<512x512xf32> from <"", offset = 1048576, bytes = 104857
 loom.weight @w2 : tensor<512x512xf32> from <"", offset = 2097152, bytes = 1048576>
 loom.weight @w3 : tensor<512x512xf32> from <"", offset = 3145728, bytes = 1048576>
 
-// Where gathers take longer than compute there are two weights at once too: a gather that starts
-// sooner would only wait for its stream.
+// Two weights at once even if gathers take longer than compute: a gather that starts sooner would
+// only wait for its stream.
 // CHECK-LABEL: plan.program @late
 // CHECK: plan.group all_gather {{.*}} sequence 0
 // CHECK: plan.group all_gather {{.*}} sequence 1
@@ -125,7 +124,7 @@ func.func @late(%x0: tensor<8x512xf32> {loom.name = "x"}) -> (tensor<8x512xf32> 
 dist.mesh @mesh <["data" = 2]>
 loom.weight @w0 : tensor<512x512xf32> from <"", offset = 0, bytes = 1048576>
 
-// One gather takes its memory whenever it starts, so it starts at once.
+// A single gather needs its memory whenever it starts, so it starts at once.
 // CHECK-LABEL: plan.program @alone
 // CHECK: plan.block {
 // CHECK-NEXT: plan.group all_gather
@@ -151,8 +150,7 @@ loom.weight @w0 : tensor<512x512xf32> from <"", offset = 0, bytes = 1048576>
 loom.weight @w1 : tensor<512x512xf32> from <"", offset = 1048576, bytes = 1048576>
 loom.weight @w2 : tensor<512x512xf32> from <"", offset = 2097152, bytes = 1048576>
 
-// Micro-batches gather anew, into memory that the one before has used; so the first gathers wait
-// for its compute.
+// Micro-batches gather again, into memory that the previous one used; so the first gathers wait for its compute.
 // CHECK-LABEL: plan.program @again
 // CHECK-DAG: plan.buffer registered {bytes = 1048576 : i64, offset = 0 : i64}
 // CHECK: plan.repeat 4 {
@@ -194,7 +192,7 @@ func.func @again(%x0: tensor<1024x512xf32> {loom.name = "x", dist.sharding = #di
 dist.mesh @mesh <["data" = 2]>
 loom.weight @w : tensor<512x512xf32> from <"", offset = 0, bytes = 1048576>
 
-// A weight in padded rows is copied: a peer takes elements that lie one after another.
+// A weight with padded rows is copied, because a peer receives contiguous elements.
 // CHECK-LABEL: plan.program @padded
 // CHECK: plan.copy
 // CHECK: plan.group all_gather

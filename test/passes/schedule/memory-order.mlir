@@ -24,7 +24,7 @@ plan.kernel @scale {
 
 dist.mesh @mesh <["data" = 2]>
 
-// The sum has least work behind it, but ends what it reads: with it in front, the second exponential takes the place of the first.
+// The sum has the least work behind it, but ends its operand's life: placed first, it frees memory for the second exponential.
 // CHECK-LABEL: plan.program @chain
 // CHECK: plan.launch @exp
 // CHECK-NEXT: plan.launch @sum
@@ -40,7 +40,7 @@ func.func @chain(%x: tensor<64x64xf32>) -> tensor<64x64xf32> attributes {loom.di
   return %4 : tensor<64x64xf32>
 }
 
-// Of a step in two parts the second does not begin before the first has ended, though more work is behind it.
+// In a step of two parts the second part does not begin before the first has ended, though more work is behind it.
 // CHECK-LABEL: plan.program @parts
 // CHECK: plan.launch @exp ins(%0
 // CHECK: plan.launch @sum

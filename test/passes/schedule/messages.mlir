@@ -12,8 +12,8 @@ plan.kernel @add {
 }
 dist.mesh @mesh <["data" = 2]>
 
-// An all_reduce of two values is one message: a buffer in which each value begins a cache line. What is computed for it alone is computed
-// there, under whatever shape; what is given is copied there. The sums come to the same places.
+// An all_reduce of two values is one message: a buffer in which each value begins at a cache line. A value computed only for it is
+// computed there, under any shape; an argument is copied there. The sums are in the same places.
 // CHECK-LABEL: plan.program @message
 // CHECK-DAG: %[[X:.*]] = plan.buffer input "x"
 // CHECK-DAG: %[[Y:.*]] = plan.buffer output "y"
@@ -54,7 +54,7 @@ plan.kernel @add {
 }
 dist.mesh @mesh <["data" = 2]>
 
-// What is read beside the message, or goes there twice, keeps a place of its own.
+// A value that is also read elsewhere, or is in the message twice, has its own memory.
 // CHECK-LABEL: plan.program @beside
 // CHECK: plan.launch @exp ins(%{{.*}}) outs(%[[E:.*]] : {{.*}})
 // CHECK-COUNT-2: plan.copy ins(%[[E]] : {{.*}})
@@ -86,7 +86,7 @@ plan.kernel @first {
 }
 dist.mesh @mesh <["data" = 2]>
 
-// The one that does not fill its lines comes last: there is no gap behind it.
+// The value that does not fill its lines comes last, so no gap follows it.
 // CHECK-LABEL: plan.program @last
 // CHECK-DAG: %[[M:.*]] = plan.buffer registered {bytes = 84 : i64, offset = 0 : i64} : <tensor<21xf32>>
 // CHECK-DAG: plan.alias %[[M]] {offset = 16 : i64} : (!plan.buffer<tensor<21xf32>>) -> !plan.buffer<tensor<5xf32>>
@@ -114,7 +114,7 @@ plan.kernel @add {
 }
 dist.mesh @mesh <["data" = 2]>
 
-// Between two that do not there are zeros: nothing is sent that no one has written.
+// The gap between two such values has zeros: no uninitialised bytes are sent.
 // CHECK-LABEL: plan.program @gaps
 // CHECK-DAG: %[[X:.*]] = plan.buffer input "x"
 // CHECK-DAG: %[[Y:.*]] = plan.buffer input "y"
@@ -147,7 +147,7 @@ plan.kernel @sum {
 }
 dist.mesh @mesh <["data" = 2]>
 
-// A state is sent from where it lies.
+// A state is sent from its own memory.
 // CHECK-LABEL: plan.program @state
 // CHECK: %[[S:.*]] = plan.buffer state "w"
 // CHECK-NOT: plan.copy

@@ -15,7 +15,7 @@ plan.kernel @add {
 dist.mesh @mesh <["data" = 2, "model" = 2]>
 loom.weight @w : tensor<16x16xf32> from <"", offset = 0, bytes = 1024>
 
-// The all_reduce starts at once, what does not need it runs beside it, and one event each way orders the two.
+// The all_reduce starts at once, independent work runs concurrently, and one event each way orders the two.
 // CHECK-LABEL: plan.program @overlap
 // CHECK-DAG: %[[X:.*]] = plan.buffer input "x" {{.*}}loom.dim_names = ["batch", ""]{{.*}}sharding = #dist.sharding<@mesh, [{"data"}, {}]>
 // CHECK-DAG: %[[Y:.*]] = plan.buffer output "y"
@@ -63,8 +63,8 @@ plan.kernel @exp {
 
 dist.mesh @mesh <["model" = 2]>
 
-// Inputs and literals are copied to where peers may read them, what a peer sends to where the caller
-// looks; a reshape is another name, also of an output; what comes back unchanged is a copy.
+// Inputs and literals are copied to memory that peers may read, received values to where the caller
+// looks; a reshape is another name, also for an output; an input returned unchanged is a copy.
 // CHECK-LABEL: plan.program @memory
 // CHECK-DAG: %[[X:.*]] = plan.buffer input "x"
 // CHECK-DAG: %[[Y:.*]] = plan.buffer output "y" : <tensor<128xf32>>
@@ -117,7 +117,7 @@ plan.kernel @exp {
 
 dist.mesh @mesh <["pipe" = 2, "micro" = 4]>
 
-// Micro-batches: a buffer under way has two slots, and its writer waits for the reader two iterations ago.
+// Micro-batches: a buffer in flight has two slots, and its writer waits for the reader two iterations ago.
 // CHECK-LABEL: plan.program @main_stage0
 // CHECK-DAG: %[[X:.*]] = plan.buffer input "x" {{.*}}slots = 4
 // CHECK-DAG: %[[S:.*]] = plan.buffer registered {slots = 2 : i64}
@@ -171,7 +171,7 @@ plan.kernel @exp {
 
 dist.mesh @mesh <["pipe" = 2, "micro" = 4]>
 
-// A buffer that is read in part has one slot: its writer waits for the last iteration's readers.
+// A buffer that is partly read has one slot: its writer waits for the last iteration's readers.
 // CHECK-LABEL: plan.program @parts_stage0
 // CHECK: %[[S:.*]] = plan.buffer registered : <tensor<8x16xf32>>
 // CHECK-NEXT: %[[V:.*]] = plan.alias %[[S]]
@@ -224,7 +224,7 @@ plan.kernel @exp {
   loom.yield %0 : tensor<8x16xf32>
 }
 
-// Transfers with one peer keep the order of their channels, whichever operand is ready first.
+// Transfers with one peer keep the channels' order, whichever operand is ready first.
 // CHECK-LABEL: plan.program @channels
 // CHECK: plan.group send {{.*}}channel = 3
 // CHECK: plan.group send {{.*}}channel = 7
@@ -256,7 +256,7 @@ func.func @receives() attributes {loom.entry = "main", loom.dims = {}, dist.stag
 
 // -----
 
-// A slice of what lies one after another is the memory from there on.
+// A contiguous slice is a part of its operand's memory.
 // CHECK-LABEL: plan.program @view
 // CHECK: %[[P:.*]] = plan.buffer arena : <tensor<4x16xf32>>
 // CHECK: %[[V:.*]] = plan.alias %[[P]] {offset = 36 : i64} : (!plan.buffer<tensor<4x16xf32>>) -> !plan.buffer<tensor<1x8xf32>>

@@ -1,7 +1,7 @@
 // RUN: gridloom-opt %s --split-input-file --plan-schedule --plan-verify-scheduled --plan-allocate --plan-verify-allocated --mlir-print-local-scope | FileCheck %s
 
-// A scatter writes into the state it reads, and who reads the rows later reads them there. What reads what the state was,
-// written after the scatter in the program, comes before it.
+// A scatter writes into the state that it reads, and later readers of the rows read them there. A reader of the old state
+// that follows the scatter in the program is scheduled before it.
 plan.kernel @update in_place = [#plan.in_place<output = 0, input = 0>] {
 ^bb0(%past: tensor<8x16xf32>, %at: tensor<2xi64>, %rows: tensor<2x16xf32>):
   %0 = loom.scatter %past, %at, %rows dim = 0 : (tensor<8x16xf32>, tensor<2xi64>, tensor<2x16xf32>) -> tensor<8x16xf32>
@@ -35,8 +35,8 @@ func.func @scatter(%past: tensor<8x16xf32> {loom.name = "past", loom.state = "ca
   return %2, %0 : tensor<8x16xf32>, tensor<8x16xf32>
 }
 
-// Under another shape it is the same memory; what is given out besides is a copy of it.
-// The weight that a state begins with stands at its buffer.
+// A reshaped state is the same memory; an output with its value is a copy. The weight of a state's
+// initial value is attached to its buffer.
 // CHECK-LABEL: plan.program @reshaped
 // CHECK-DAG: %[[S:.*]] = plan.buffer state "cache" {{{.*}}loom.init = "w"
 // CHECK-DAG: %[[O:.*]] = plan.buffer output "y"
@@ -53,7 +53,7 @@ func.func @reshaped(%past: tensor<8x4x4xf32> {loom.init = "w", loom.name = "past
   return %1, %1 : tensor<8x4x4xf32>, tensor<8x4x4xf32>
 }
 
-// A reader that needs both what the state was and what it becomes keeps them apart.
+// A reader that needs both the old and the new state keeps them apart.
 // CHECK-LABEL: plan.program @both
 // CHECK-DAG: %[[S:.*]] = plan.buffer state "cache"
 // CHECK: plan.launch @update ins(%[[S]], %{{.*}}, %{{.*}} : {{.*}}) outs(%[[N:.*]] : !plan.buffer<tensor<8x16xf32>>)
@@ -68,7 +68,7 @@ func.func @both(%past: tensor<8x16xf32> {loom.name = "past", loom.state = "cache
   return %1, %0 : tensor<8x16xf32>, tensor<8x16xf32>
 }
 
-// So does the caller, who gets what the state was.
+// So does the caller who gets the old state.
 // CHECK-LABEL: plan.program @given
 // CHECK-DAG: %[[S:.*]] = plan.buffer state "cache"
 // CHECK-DAG: %[[Y:.*]] = plan.buffer output "y"
@@ -82,7 +82,7 @@ func.func @given(%past: tensor<8x16xf32> {loom.name = "past", loom.state = "cach
   return %past, %0 : tensor<8x16xf32>, tensor<8x16xf32>
 }
 
-// States that change places do so through temporaries; one that stays as it is, is not touched.
+// States that swap go through temporaries; a state that does not change is not touched.
 // CHECK-LABEL: plan.program @swap
 // CHECK-DAG: %[[A:.*]] = plan.buffer state "a"
 // CHECK-DAG: %[[B:.*]] = plan.buffer state "b"
@@ -103,7 +103,7 @@ func.func @swap(%a: tensor<8xf32> {loom.name = "a", loom.state = "a"}, %b: tenso
 
 // -----
 
-// What other devices read lies where they reach it: the state gets a copy.
+// Other devices read the value from memory that they can reach: the state gets a copy.
 dist.mesh @mesh <["model" = 2]>
 plan.kernel @exp in_place = [#plan.in_place<output = 0, input = 0>] {
 ^bb0(%x: tensor<8x16xf32>):

@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --split-input-file --plan-verify-scheduled --verify-diagnostics
 
-// A group reads what compute may still be writing.
+// A group reads memory that compute may still be writing.
 dist.mesh @mesh <["model" = 2]>
 plan.program @unordered {
   %0 = plan.buffer input "x" : !plan.buffer<tensor<8xf32>>
@@ -15,7 +15,7 @@ plan.program @unordered {
 
 // -----
 
-// The next iteration writes what the last one may still be sending; an alias is the same memory.
+// The next iteration writes memory that the previous one may still be sending; an alias is the same memory.
 plan.program @overrun {
   %0 = plan.buffer input "x" : !plan.buffer<tensor<8xf32>>
   %1 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
@@ -152,7 +152,7 @@ plan.program @receives {
 
 // -----
 
-// Both stages send, on a stream that only then receives: with rendezvous, neither send ends.
+// Both stages send on one stream before they receive: with rendezvous, neither send ends.
 // expected-error @+1 {{the stages of entry 'main' wait for each other forever: a cycle: stage 0 'send.1' iteration 0 sends channel 0 to stage 1 (node 'left/out') waits for stage 1 'recv.0' iteration 0 awaits an event (node 'right/in') waits for stage 1 'send.0' iteration 0 sends channel 1 to stage 0 (node 'right/out') waits for stage 0 'recv.1' iteration 0 awaits an event (node 'left/in') waits for stage 0 'send.1' iteration 0 sends channel 0 to stage 1 (node 'left/out')}}
 plan.program @first {
   %0 = plan.buffer input "x" : !plan.buffer<tensor<8xf32>>
@@ -188,7 +188,7 @@ plan.program @unwritten {
 
 // -----
 
-// A transpose still reads what it has written over.
+// A transpose still reads what it has overwritten.
 plan.kernel @turn {
 ^bb0(%x: tensor<4x4xf32>):
   %0 = loom.transpose %x [1, 0] : (tensor<4x4xf32>) -> tensor<4x4xf32>
@@ -204,7 +204,7 @@ plan.program @in_place {
 
 // -----
 
-// The rows that a scatter writes must not lie in what it writes them into.
+// A scatter's rows must not be in the memory that it writes.
 plan.kernel @update {
 ^bb0(%x: tensor<8xf32>, %at: tensor<8xi64>):
   %0 = loom.scatter %x, %at, %x dim = 0 : (tensor<8xf32>, tensor<8xi64>, tensor<8xf32>) -> tensor<8xf32>
@@ -221,7 +221,7 @@ plan.program @rows {
 
 // -----
 
-// A reduce_scatter cannot leave its part where the whole is, nor an all_reduce its sums in another part of one buffer.
+// A reduce_scatter's part must not overlap the whole, nor an all_reduce's sums another part of the same buffer.
 dist.mesh @mesh <["data" = 2]>
 plan.program @overlap {
   %0 = plan.buffer state "s" : !plan.buffer<tensor<16xf32>>

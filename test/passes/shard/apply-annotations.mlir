@@ -53,7 +53,7 @@ func.func @main(%x: tensor<8x16xf32> {loom.name = "x"}) -> (tensor<8x64xf32> {lo
   return %0 : tensor<8x64xf32>
 }
 
-// A star in the name stands for any text.
+// A star in the name matches any text.
 loom.weight @layers.0.weight : tensor<16x64xf32> from <"", offset = 0, bytes = 4096>
 loom.weight @layers.10.weight : tensor<16x64xf32> from <"", offset = 4096, bytes = 4096>
 loom.weight @layers.0.weights : tensor<16x64xf32> from <"", offset = 8192, bytes = 4096>
@@ -73,7 +73,7 @@ func.func @state(%past: tensor<4x4xf32> {loom.name = "past", loom.state = "past"
   return %0 : tensor<4x4xf32>
 }
 
-// What is said of a state's output holds for its input.
+// An annotation of a state's output applies to its input.
 // STORED-LABEL: func.func @step(
 // STORED-SAME: %{{.*}}: tensor<4x8xf32> {dist.storage = #dist.sharding<@mesh, [{}, {"data"}]>, loom.name = "before"
 // KEPT-LABEL: func.func @step(
@@ -83,7 +83,7 @@ func.func @step(%before: tensor<4x8xf32> {loom.name = "before", loom.state = "ca
   return %0 : tensor<4x8xf32>
 }
 
-// Of a node that is operations of several ranks, what it gives is split.
+// If a node is several operations of different ranks, only its results are split.
 // NODE-LABEL: func.func @pool(
 func.func @pool(%x: tensor<4x8x6xf32> {loom.name = "image"}) -> (tensor<4x8x1xf32> {loom.name = "pooled"}) {
   // NODE-NOT: dist.shardings
@@ -94,7 +94,7 @@ func.func @pool(%x: tensor<4x8x6xf32> {loom.name = "image"}) -> (tensor<4x8x1xf3
   return %1 : tensor<4x8x1xf32> loc("y")
 }
 
-// What is computed from weights alone is computed once.
+// Values computed from weights alone are computed once.
 loom.weight @table : tensor<32x64xf32> from <"", offset = 0, bytes = 8192>
 loom.derived @"/table/Slice" : tensor<16x64xf32> {
   %0 = loom.get_weight @table : tensor<32x64xf32>

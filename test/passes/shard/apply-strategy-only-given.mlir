@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --dist-apply-strategy="only-given microbatches=2" | FileCheck %s
 
-// What follows from a user's sharding is left open, but for micro-batches.
+// Consequences of a user's sharding stay open, except for micro-batches.
 dist.mesh @mesh <["a" = 2]>
 // CHECK-LABEL: func.func @given
 // CHECK-SAME: dist.origin = #dist.origin<"a" = "user", "micro" = "micro-batches">, dist.sharding = #dist.sharding<@mesh, [{"a", "micro"}, {}]>

@@ -34,7 +34,7 @@ func.func @attention(%x: tensor<8x6x32xf32> {loom.name = "x"}) -> (tensor<8x6x32
 
 // -----
 
-// Three rows are too few for four: the input stays whole, and a remark says so.
+// Three rows are too few for four devices: the input stays whole, and a remark says so.
 dist.mesh @mesh <["data" = 4, "model" = 1]>
 // expected-remark @below {{input "x" is not split over "data": its leading dimension of 3 is smaller than the axis, which has 4 devices}}
 func.func @odd(%x: tensor<3x4xf32> {loom.name = "x"}) -> (tensor<3x4xf32> {loom.name = "y"}) {
@@ -44,7 +44,7 @@ func.func @odd(%x: tensor<3x4xf32> {loom.name = "x"}) -> (tensor<3x4xf32> {loom.
 
 // -----
 
-// What is normalised over the batch cannot be cut into micro-batches.
+// A batch that is normalised over cannot be split into micro-batches.
 dist.mesh @mesh <["data" = 1, "model" = 1]>
 func.func @whole(%x: tensor<8x4xf32> {loom.name = "x"}) -> (tensor<8x4xf32> {loom.name = "y"}) {
   // expected-remark @below {{the batch is not cut into micro-batches: '' needs all of it}}
@@ -54,7 +54,7 @@ func.func @whole(%x: tensor<8x4xf32> {loom.name = "x"}) -> (tensor<8x4xf32> {loo
 
 // -----
 
-// The batch is found by its name, where the sequence comes first.
+// The batch is found by its name when the sequence is the first dimension.
 dist.mesh @mesh <["data" = 2, "model" = 1]>
 // CHECK-LABEL: func.func @named
 // CHECK-SAME: dist.sharding = #dist.sharding<@mesh, [{?}, {"data", ?}]>
@@ -84,8 +84,8 @@ func.func @experts(%x: tensor<8x16xf32> {loom.name = "x"}) -> (tensor<8x16xf32> 
 
 // -----
 
-// The features of a residual stream stay whole: every contraction that reads them would have to
-// reduce for it, and so would the norm.
+// The features of a residual stream stay whole: otherwise every contraction that reads them, and
+// the norm, would need a reduction.
 dist.mesh @mesh <["data" = 1, "model" = 2]>
 loom.weight @in : tensor<16x16xf32> from <"", offset = 0, bytes = 1024>
 loom.weight @s : tensor<16xf32> from <"", offset = 0, bytes = 64>
@@ -104,8 +104,8 @@ func.func @residual(%x: tensor<8x16xf32> {loom.name = "x"}) -> (tensor<8x16xf32>
 
 // -----
 
-// A cache that is an input, and an output with a row more, is split by heads like the rest; the
-// result of the last product is nobody's cache and stays whole.
+// A cache that is an input, and an output with one more row, is split by heads like the rest; the
+// result of the last product is no cache and stays whole.
 dist.mesh @mesh <["data" = 1, "model" = 2]>
 loom.weight @q : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
 loom.weight @k : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
@@ -141,7 +141,7 @@ func.func @cache(%x: tensor<2x1x32xf32> {loom.name = "x"}, %past: tensor<2x4x5x8
 
 // -----
 
-// What stops a split is noted on the weight: here rows that are normalised, and a result.
+// The reasons that stop a split are noted on the weight: here normalised rows, and a result.
 dist.mesh @mesh <["data" = 1, "model" = 2]>
 loom.weight @w : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
 loom.weight @head : tensor<32x64xf32> from <"", offset = 0, bytes = 8192>

@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --dist-assign-stages | FileCheck %s
 
-// Equal work falls on both stages; the weight goes where it is read, the constant to both.
+// Both stages get equal work; the weight is in its reader's stage, the constant in both.
 dist.mesh @mesh <["pipe" = 2]>
 loom.weight @w : tensor<256x256xf32> from <"", offset = 0, bytes = 262144>
 // CHECK-LABEL: func.func @main

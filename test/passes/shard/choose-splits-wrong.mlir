@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --split-input-file --dist-choose-splits -verify-diagnostics
 
-// A bias is no partial sum: added to one over two devices it would count twice.
+// A bias is no partial sum: added to a partial sum over two devices it would count twice.
 dist.mesh @mesh <["model" = 2]>
 func.func @bias(%x: tensor<4x8xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>},
                 %a: tensor<8x4xf32> {loom.name = "a", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>},

@@ -1,8 +1,8 @@
 // RUN: gridloom-opt %s --split-input-file --dist-assign-stages --dist-propagate --dist-declare-storage --dist-choose-splits --dist-verify-sharded 2>/dev/null | FileCheck %s
 // RUN: gridloom-opt %s --split-input-file --dist-assign-stages --dist-propagate --dist-declare-storage --dist-choose-splits --dist-verify-sharded 2>/dev/null | gridloom-opt --split-input-file | FileCheck %s
 
-// Batch dimensions, rows, columns, then what is contracted. Both products are partial sums and
-// declared so; their sum is partial too, and reduced where exp needs it.
+// Splits are of batch dimensions, rows, columns, then contracted dimensions. Both products are
+// partial sums and declared so; their sum is partial too, and reduced before exp.
 dist.mesh @mesh <["data" = 2, "model" = 2]>
 // CHECK-LABEL: func.func @partial_sums
 // CHECK-COUNT-2: loom.dot_general {{.*}}dist.shardings = [#dist.sharding<@mesh, [{"data"}, {}], unreduced = {"model" = sum}>], dist.splits = #dist.splits<[{"data"}, {}, {"model"}]>
@@ -21,7 +21,7 @@ func.func @partial_sums(%x: tensor<4x8xf32> {loom.name = "x", dist.origin = #dis
 
 // -----
 
-// One product was needed whole before: the addition takes that one, and the other is reduced too.
+// One product is already needed whole: the addition uses the whole one, and the other is reduced too.
 dist.mesh @mesh <["model" = 2]>
 // CHECK-LABEL: func.func @needed_before
 // CHECK: loom.add {{.*}}dist.splits = #dist.splits<[{}, {}]>
@@ -38,8 +38,8 @@ func.func @needed_before(%x: tensor<4x8xf32> {loom.name = "x", dist.origin = #di
 
 // -----
 
-// Three heads of eight over two devices are cut between heads. The major factor of a reshape is the
-// head; elementwise, the dimension has the granule.
+// Three heads of eight over two devices are split between heads. The head is the major factor of
+// the reshape; for elementwise operations the dimension has this granule.
 dist.mesh @mesh <["model" = 2]>
 // CHECK-LABEL: func.func @granule
 // CHECK: loom.reshape {{.*}}dist.splits = #dist.splits<[{}, {"model"}, {}]>
@@ -53,8 +53,8 @@ func.func @granule(%x: tensor<4x3x8xf32> {loom.name = "x", dist.origin = #dist.o
 
 // -----
 
-// What is written by hand stays: exp splits its rows although its operand and its result are whole,
-// and what follows goes by its shardings.
+// Splits written by hand stay: exp splits its rows although its operand and its result are whole,
+// and later operations follow its shardings.
 dist.mesh @mesh <["model" = 2]>
 // CHECK-LABEL: func.func @by_hand
 // CHECK: loom.exp {{.*}}dist.splits = #dist.splits<[{"model"}, {}]>
@@ -67,7 +67,7 @@ func.func @by_hand(%x: tensor<4x6xf32> {loom.name = "x", dist.origin = #dist.ori
 
 // -----
 
-// What is open follows splits that are written by hand.
+// Open splits follow those written by hand.
 dist.mesh @mesh <["model" = 2]>
 // CHECK-LABEL: func.func @open
 // CHECK: loom.abs {{.*}}dist.origin<"model" = "splits of '/exp'">{{.*}}dist.splits = #dist.splits<[{"model"}, {}]>
@@ -95,7 +95,7 @@ func.func @needed_after(%x: tensor<4x8xf32> {loom.name = "x", dist.origin = #dis
 
 // -----
 
-// What is declared unreduced is taken so, also where it is broadcast, which no guess does.
+// A value declared unreduced is used as such, even where it is broadcast, which the pass never chooses.
 dist.mesh @mesh <["model" = 2]>
 // CHECK-LABEL: func.func @declared
 // CHECK: loom.broadcast {{.*}}dist.splits = #dist.splits<[{}, {}, {}], unreduced = {"model"}>
@@ -109,7 +109,7 @@ func.func @declared(%x: tensor<4x8xf32> {loom.name = "x", dist.origin = #dist.or
 
 // -----
 
-// What a loop carries is split as in its body.
+// Values carried by a loop are split as in its body.
 dist.mesh @mesh <["model" = 2]>
 // CHECK-LABEL: func.func @loop
 // CHECK: loom.while {{.*}}dist.splits = #dist.splits<[{"model"}]>
@@ -128,7 +128,7 @@ func.func @body(%x: tensor<4xf32>) -> (tensor<i1>, tensor<4xf32>) attributes {lo
 
 // -----
 
-// A value that is kept split over the axis of its partial sums is reduced into these parts, whatever its reader could take.
+// A value kept split over the axis of its partial sums is reduced into these parts, whatever its reader could use.
 dist.mesh @mesh <["x" = 2, "y" = 2]>
 // CHECK-LABEL: func.func @kept_split
 // CHECK: loom.gather {{.*}}dist.shardings = [#dist.sharding<@mesh, [{}, {"x"}, {}]>], dist.splits = #dist.splits<[{"x"}, {}, {}, {}]>

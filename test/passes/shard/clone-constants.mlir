@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --dist-clone-constants | FileCheck %s
 
-// The zeros of two activations are two constants: a split of one is none of the other.
+// The zeros of two activations become two constants, so that a split of one does not affect the other.
 // CHECK-LABEL: func.func @shared
 // CHECK-DAG: %[[A:.*]] = loom.constant dense<0.000000e+00> : tensor<4x8xf32>
 // CHECK-DAG: %[[B:.*]] = loom.constant dense<0.000000e+00> : tensor<4x8xf32>
@@ -13,7 +13,7 @@ func.func @shared(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> (tensor<4x8xf32>,
   return %0, %1 : tensor<4x8xf32>, tensor<4x8xf32>
 }
 
-// What is made of constants goes with its user as a whole; a table stays one.
+// Values computed from constants are cloned as a whole for each user; a table stays shared.
 // CHECK-LABEL: func.func @chain
 // CHECK: loom.iota
 // CHECK: loom.constant dense<[1.0
@@ -31,7 +31,7 @@ func.func @chain(%x: tensor<4x3xi64>, %y: tensor<3xf32>) -> (tensor<4x3xi64>, te
   return %0, %1, %2, %3 : tensor<4x3xi64>, tensor<4x3xi64>, tensor<3xf32>, tensor<3xf32>
 }
 
-// Exporters merge equal biases: a small vector goes with each user, a matrix is one.
+// Exporters merge equal biases: a small vector is cloned for each user, a matrix stays shared.
 // CHECK-LABEL: func.func @biases
 // CHECK-DAG: %[[A:.*]] = loom.get_weight @b : tensor<8xf32>
 // CHECK-DAG: %[[B:.*]] = loom.get_weight @b : tensor<8xf32>

@@ -1,7 +1,7 @@
 // RUN: gridloom-opt %s --dist-declare-storage --dist-choose-splits --dist-verify-sharded | FileCheck %s
 
-// A weight and a state lie as they are split, unless somebody said otherwise: then the weight is read
-// as it lies, and the product as it wants.
+// A weight and a state are stored as they are split, unless the user says otherwise: then the weight
+// is read as it is stored, and the product uses its own split.
 dist.mesh @mesh <["data" = 2]>
 loom.weight @a : tensor<4x4xf32> from <"", offset = 0, bytes = 64>
 loom.weight @b : tensor<4x4xf32> from <"", offset = 64, bytes = 64>

@@ -1,7 +1,7 @@
 // RUN: gridloom-opt %s --split-input-file --verify-diagnostics --dist-apply-strategy="dp=data microbatches=4" | FileCheck %s
 
-// Axes of devices come first, also where a user names them: two devices' three rows each are three
-// micro-batches.
+// Axes of devices come before micro-batches, even if a user names the axes: the three rows of each
+// of two devices are three micro-batches.
 dist.mesh @mesh <["a" = 2, "data" = 2]>
 // CHECK: dist.mesh @mesh <["a" = 2, "data" = 2, "micro" = 3]>
 // CHECK-LABEL: func.func @order
@@ -14,7 +14,7 @@ func.func @order(%x: tensor<6x4xf32> {loom.name = "x", dist.origin = #dist.origi
 
 // -----
 
-// What a user asks for of a result is on which devices its parts are, not when.
+// A user's sharding of a result says on which devices its parts are, not when they are computed.
 dist.mesh @mesh <["a" = 2, "data" = 2]>
 // CHECK-LABEL: func.func @pinned
 // CHECK-SAME: dist.sharding = #dist.sharding<@mesh, [{"data", "micro"}, {"a"}]>
@@ -25,8 +25,8 @@ func.func @pinned(%x: tensor<8x4xf32> {loom.name = "x"}) -> (tensor<8x4xf32> {lo
 
 // -----
 
-// A result's first micro-batch would be the first rows of all, that of what is computed the first of
-// each device.
+// The result's first micro-batch would be the first rows of all, that of the computed value the
+// first rows of each device.
 dist.mesh @mesh <["data" = 2]>
 // CHECK: dist.mesh @mesh <["data" = 2]>
 func.func @pinned_otherwise(%x: tensor<8x4xf32> {loom.name = "x"}) -> (tensor<8x4xf32> {loom.name = "y", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {}]>}) {
@@ -48,7 +48,7 @@ func.func @flat(%x: tensor<2x6xf32> {loom.name = "x", dist.origin = #dist.origin
 
 // -----
 
-// The condition's micro-batches are columns of what it chooses between.
+// The condition's micro-batches are columns of the values to select.
 dist.mesh @mesh <["data" = 1]>
 // CHECK: dist.mesh @mesh <["data" = 1]>
 func.func @where(%x: tensor<4x4xf32> {loom.name = "x"}, %z: tensor<4x4xf32> {loom.name = "z"}) -> (tensor<4x4xf32> {loom.name = "y"}) {
@@ -61,7 +61,7 @@ func.func @where(%x: tensor<4x4xf32> {loom.name = "x"}, %z: tensor<4x4xf32> {loo
 
 // -----
 
-// Blocks of two rows stay together: three rows would be a block and a half.
+// Blocks of two rows must stay together: three rows would be a block and a half.
 dist.mesh @mesh <["data" = 2]>
 // CHECK: dist.mesh @mesh <["data" = 2, "micro" = 3]>
 // CHECK-LABEL: func.func @blocks
@@ -73,7 +73,7 @@ func.func @blocks(%x: tensor<12x4xf32> {loom.name = "x", dist.origin = #dist.ori
 
 // -----
 
-// Rows of the input are columns of an output, which is cut by rows.
+// Rows of the input are columns of an output, which is split by rows.
 dist.mesh @mesh <["data" = 1]>
 // CHECK: dist.mesh @mesh <["data" = 1]>
 func.func @whole(%x: tensor<8x4xf32> {loom.name = "x"}) -> (tensor<8x4xf32> {loom.name = "y"}, tensor<4x8xf32> {loom.name = "z"}) {

@@ -11,8 +11,8 @@
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=/down=[{},{},{unreduced:{model}},{}]" 2>&1 | FileCheck %s --check-prefix=LAST
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=/negate=[{},{},{unreduced:{model}}]" --dist-assign-stages --dist-propagate --dist-choose-splits --dist-verify-sharded 2>&1 | FileCheck %s --check-prefix=EXP
 
-// Left alone, the sums stay partial until exp needs them; a file that names the product as whole has
-// them reduced before, and one that declares it unreduced does not.
+// By default the sums stay partial until exp needs them. A file that names the product as whole has
+// them reduced before; one that declares it unreduced does not.
 // WHOLE: loom.negate {{.*}}dist.splits = #dist.splits<[{}, {}]>
 // SUMS: loom.dot_general {{.*}}unreduced = {"model" = sum}
 // SUMS: loom.negate {{.*}}dist.splits = #dist.splits<[{}, {}], unreduced = {"model"}>

@@ -34,7 +34,7 @@ func.func @main(%x: tensor<4x8xf32> {loom.name = "x"}, %past: tensor<4x4xf32> {l
   %n = loom.negate %x : tensor<4x8xf32> loc("/l.0/mm")
   // CHECK: loom.dot_general {{.*}}#dist.sharding<@mesh, [{"data"}, {"model"}]>
   %0 = loom.dot_general %n, %w batch = [] x [] contract = [1] x [0] : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32> loc("/l.0/mm")
-  // What the file does not name stays open.
+  // Values that the file does not name stay open.
   // CHECK: loom.tanh %{{.*}} : tensor<4x4xf32>
   %1 = loom.tanh %past : tensor<4x4xf32> loc("/state")
   return %0, %1 : tensor<4x16xf32>, tensor<4x4xf32>

@@ -20,7 +20,7 @@ func.func @main(%x: tensor<8xf32> {loom.name = "x"}) -> (tensor<8xf32> {loom.nam
   %c = loom.constant dense<2.0> : tensor<8xf32> loc("/l.0/mul")
   // CHECK: loom.multiply {{.*}} {dist.stage = 0 : i64}
   %0 = loom.multiply %x, %c : tensor<8xf32> loc("/l.0/mul")
-  // The name alone is an exception to the pattern.
+  // The exact name is an exception to the pattern.
   // CHECK: loom.tanh {{.*}} {dist.stage = 1 : i64}
   %1 = loom.tanh %0 : tensor<8xf32> loc("/l.0/act")
   // CHECK: loom.tanh {{.*}} {dist.stage = 1 : i64}

@@ -1,8 +1,8 @@
 // RUN: gridloom-opt %s --split-input-file --dist-propagate 2>%t.remarks | FileCheck %s
 // RUN: FileCheck %s --check-prefix=REMARK --input-file=%t.remarks
 
-// %1 could be split by its rows, for the contraction that makes it, or by its columns, for the
-// addition that reads it. Elementwise operations pass shardings on before contractions speak.
+// %1 could be split by rows, from the contraction that computes it, or by columns, from the
+// addition that reads it. Elementwise operations propagate before contractions.
 dist.mesh @mesh <["x" = 2]>
 // CHECK-LABEL: func.func @nearer_first
 // CHECK: loom.dot_general {{.*}}dist.shardings = [#dist.sharding<@mesh, [{}, {"x"}]>]
@@ -15,8 +15,8 @@ func.func @nearer_first(%a: tensor<8x64xf32> {loom.name = "a", dist.sharding = #
 
 // -----
 
-// The activation asks for its rows, the weight for its part of the sum, over one axis. To gather the
-// weight would cost more than to move the activation and reduce.
+// The activation suggests its rows and the weight its part of the sum, over one axis. Gathering the
+// weight would cost more than moving the activation and reducing.
 dist.mesh @mesh <["x" = 2, "y" = 4]>
 loom.weight @w : tensor<64x256xf32> from <"", offset = 0, bytes = 65536>
 loom.weight @p : tensor<3x256xf32> from <"", offset = 0, bytes = 3072>
@@ -45,7 +45,7 @@ func.func @reasons(%a: tensor<8x64xf32> {loom.name = "a", dist.sharding = #dist.
 
 // -----
 
-// What is too short for an axis, what is a sum over it, and what has nothing to split.
+// A value too short for an axis, a sum over it, and a value without dimensions.
 dist.mesh @mesh <["x" = 4]>
 loom.weight @w : tensor<64x16xf32> from <"", offset = 0, bytes = 4096>
 // REMARK: remark: 'few': replicated: its largest dimension has 3 elements, fewer than the 4 devices of 'x'

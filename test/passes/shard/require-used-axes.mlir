@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --split-input-file --dist-require-used-axes --verify-diagnostics
 
-// A split value and the axis of stages: both are used.
+// A split value and the pipeline axis: both are used.
 dist.mesh @mesh <["data" = 2, "pipe" = 3]>
 func.func @used(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, dist.origin = #dist.origin<"user">}) -> tensor<4x8xf32> {
   return %x : tensor<4x8xf32>
@@ -18,7 +18,7 @@ module {
 
 // -----
 
-// What stood in a weight's way is said.
+// The remark names what stopped a weight's split.
 // expected-error@below {{without gathering it again (weight 'w': split by columns over 'model', its product would have to be gathered for 'view'); use a smaller}}
 module {
   dist.mesh @mesh <["model" = 2]>
@@ -31,7 +31,7 @@ module {
 
 // -----
 
-// A weight that is given without the axis comes first, and the batch could be split over it.
+// A weight that is pinned without the axis comes first, and the batch could be split over it.
 // expected-error@below {{(weight 'w' is given as [{data}, {}], without it; 'stored[{data}, {}]' says only how it lies); use a smaller or another axis, --strategy search,}}
 module {
   dist.mesh @mesh <["data" = 2, "model" = 2]>

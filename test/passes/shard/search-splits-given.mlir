@@ -1,7 +1,7 @@
 // RUN: gridloom-opt %s --split-input-file --dist-search-splits="axes=model" --dist-assign-stages --dist-propagate --dist-declare-storage --dist-choose-splits --dist-verify-sharded 2>/dev/null | FileCheck %s
 
-// The search writes how operations are split, and that the sum of two products is reduced once,
-// behind the sum, the transpose and the slices of it that tanh reads.
+// The search writes the operations' splits, and that the sum of two products is reduced once, after
+// the addition, the transpose and the slices that tanh reads.
 dist.mesh @mesh <["model" = 8]>
 loom.weight @w1 : tensor<4096x64xf32> from <"", offset = 0, bytes = 1048576>
 loom.weight @w2 : tensor<4096x64xf32> from <"", offset = 0, bytes = 1048576>
@@ -23,7 +23,7 @@ func.func @sums(%x: tensor<4x4096xf32> {loom.name = "x", dist.sharding = #dist.s
 
 // -----
 
-// Splits that are there already are kept, whatever they cost.
+// Existing splits are kept, whatever they cost.
 dist.mesh @mesh <["model" = 8]>
 // CHECK-LABEL: func.func @given
 // CHECK: loom.exp {{.*}}dist.splits = #dist.splits<[{}, {"model"}]>

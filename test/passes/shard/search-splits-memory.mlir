@@ -2,8 +2,7 @@
 // RUN: gridloom-opt %s --dist-search-splits="axes=data memory=80000000" --dist-assign-stages --dist-propagate --dist-declare-storage --dist-choose-splits --dist-insert-reshards --dist-lower-reshards --dist-localize --canonicalize | FileCheck %s --check-prefix=SHORT
 // RUN: not gridloom-opt %s --dist-search-splits="axes=data memory=1000000" 2>&1 | FileCheck %s --check-prefix=NONE
 
-// The rows are split. Where a device has no room for the weights, one lies in parts and is gathered for
-// its product.
+// The rows are split. If the weights do not fit on a device, one is stored in parts and gathered for its product.
 // ROOM-NOT: = dist.
 // SHORT: %[[W:.*]] = loom.get_weight @w2 {{.*}} : tensor<{{4096x256|1024x1024}}xf32>
 // SHORT: %[[ALL:.*]] = dist.all_gather %[[W]] over ["data"] dim = {{[01]}}

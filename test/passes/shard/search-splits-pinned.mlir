@@ -1,8 +1,8 @@
 // RUN: not gridloom-opt %s --dist-search-splits="axes=data memory=90000000" 2>&1 | FileCheck %s --check-prefix=SHORT
 // RUN: gridloom-opt %s --dist-search-splits="axes=data" 2>/dev/null | FileCheck %s
 
-// A weight that is pinned whole is whole on each device, however its readers need it: 64 MiB of it,
-// and 48 MiB of a product with its operand.
+// A weight that is pinned whole is whole on each device, however its readers split it: 64 MiB of
+// it, and 48 MiB of a product with its operand.
 // SHORT: error: no way to split the program over data was found that keeps what has been given within 85.8 MiB a device: the least usage at time 2 is 117440512
 // CHECK: loom.get_weight @w {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>]}
 dist.mesh @mesh <["data" = 4]>

@@ -1,8 +1,8 @@
 // RUN: gridloom-opt %s --dist-apply-strategy="microbatches=4" --dist-assign-stages | FileCheck %s --check-prefix=UNSPLIT
 // RUN: gridloom-opt %s --dist-apply-strategy="microbatches=4" --dist-search-splits="axes=x" | FileCheck %s --check-prefix=SPLIT
 
-// Products are split over eight devices, a sort is not. By the work of one device three products take
-// as long as the sort, by what is left of them all take less: they go to the other stage.
+// Products are split over eight devices, a sort is not. Before splitting, three products take as long
+// as the sort; after splitting, all of them take less: they move to the other stage.
 // UNSPLIT-COUNT-5: loom.dot_general {{.*}}dist.stage = 0
 // UNSPLIT-COUNT-3: loom.dot_general {{.*}}dist.stage = 1
 // UNSPLIT: loom.argsort {{.*}}dist.stage = 1

@@ -1,7 +1,7 @@
 // RUN: gridloom-opt %s --split-input-file --dist-apply-strategy="microbatches=4" --dist-search-splits="axes=x memory=48000000" --dist-assign-stages --dist-propagate --dist-declare-storage --dist-choose-splits --dist-verify-sharded | FileCheck %s
 
-// The rows are split over devices, and each part in time. A stage has room for its two weights, a
-// device that had to keep all four would not.
+// The rows are split over devices, and each part into micro-batches. A stage's two weights fit; all
+// four on one device would not.
 // CHECK-LABEL: func.func @rows
 // CHECK-SAME: [{"x", "micro"}, {}]
 // CHECK: loom.get_weight @w1 {{.*}}dist.shardings = [#dist.sharding<@mesh, [{}, {}]>]{{.*}}dist.stage = 0
@@ -31,8 +31,8 @@ func.func @rows(%x: tensor<2048x1024xf32> {loom.name = "x"}) -> (tensor<2048x102
 
 // -----
 
-// With one row of a micro-batch only columns and rows of weights are left to split. What nothing
-// reads is in no one's way.
+// A micro-batch has one row, so only columns and rows of weights are left to split. A weight
+// without readers does not get in the way.
 // CHECK-LABEL: func.func @columns
 // CHECK-SAME: [{"micro"}, {}]
 // CHECK: loom.get_weight @w1 {{.*}}dist.shardings = [#dist.sharding<@mesh, [{}, {"x"}]>]

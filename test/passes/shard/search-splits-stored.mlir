@@ -1,8 +1,8 @@
 // RUN: gridloom-opt %s --split-input-file --dist-search-splits="axes=data" 2>&1 | FileCheck %s
 // RUN: gridloom-opt %s --split-input-file --dist-search-splits="axes=data memory=90000000" 2>/dev/null | FileCheck %s --check-prefix=SHORT
 
-// A weight lies as it is stored, which is what counts of memory, and the time to gather it is priced:
-// both products take no less than 1963.418 ms without that. There would be no room for all of it.
+// Memory counts a weight as it is stored, and the time includes its gather: without it, both products
+// take at least 1963.418 ms. The whole weight would not fit.
 dist.mesh @mesh <["data" = 4]>
 loom.weight @w : tensor<4096x4096xf32> from <"", offset = 0, bytes = 67108864>
 // CHECK: remark: search: the program takes [[MS:1988.[0-9]+]] ms on a device, one operation after another; no choice of splits takes less than [[MS]] ms
@@ -19,8 +19,7 @@ func.func @stored(%x: tensor<4096x4096xf32> {loom.name = "x", dist.sharding = #d
 
 // -----
 
-// A state lies as it is stored, too, before a call and after it; one device has no room for both
-// of them.
+// Memory counts a state as it is stored, too, before a call and after it; both do not fit on one device.
 dist.mesh @mesh <["data" = 4]>
 // CHECK: func.func @state(%arg0: tensor<4096x4096xf32> {{{.*}}dist.sharding = #dist.sharding<@mesh, [{}, {"data"}]>
 // SHORT: func.func @state(%arg0: tensor<4096x4096xf32> {{{.*}}dist.sharding = #dist.sharding<@mesh, [{}, {"data"}]>

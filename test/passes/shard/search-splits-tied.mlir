@@ -1,7 +1,6 @@
 // RUN: gridloom-opt %s --dist-search-splits="axes=data memory=90000000" | FileCheck %s
 
-// A weight that two products read lies in parts where a device has no room for all of it: its two
-// readers have it gathered.
+// A weight of two products is stored in parts if it does not fit on a device: it is gathered for both readers.
 dist.mesh @mesh <["data" = 4]>
 loom.weight @w : tensor<4096x4096xf32> from <"", offset = 0, bytes = 67108864>
 // CHECK: loom.get_weight @w {{.*}}dist.shardings = [#dist.sharding<@mesh, [{{.*}}"data"{{.*}}]>]

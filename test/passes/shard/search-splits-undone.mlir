@@ -1,9 +1,9 @@
 // RUN: gridloom-opt %s --dist-search-splits="axes=x" 2>/dev/null | FileCheck %s
 // RUN: gridloom-opt %s --dist-assign-stages | FileCheck %s --check-prefix=ONCE
 
-// Stages are cut twice, and as at first again, since the second cut is slower. A stage's copy of a
-// weight keeps what was found for it: the last product, in the second stage, reads columns. Copies
-// lie in the order of the stages, however often these were cut.
+// The program is cut into stages twice, and the first cut is restored, since the second is slower.
+// Each stage's copy of a weight keeps the split found for it: the last product, in the second
+// stage, reads columns. Copies are in the order of stages, however often these were cut.
 // CHECK: loom.get_weight @w {{.*}}dist.stage = 0
 // CHECK: loom.get_weight @w {{.*}}dist.stage = 1
 // CHECK: loom.get_weight @v {{.*}}dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0

@@ -1,9 +1,8 @@
 // RUN: gridloom-opt %s --split-input-file --dist-search-splits="axes=data,model" --dist-assign-stages --dist-propagate --dist-declare-storage --dist-choose-splits --dist-verify-sharded --dist-insert-reshards --dist-lower-reshards --dist-localize --canonicalize | FileCheck %s
 
-// What people lay out by hand is found from costs alone; nothing is seeded.
+// Layouts that people write by hand are found from costs alone, without seeds.
 
-// Few rows: the columns of the first weight, the rows of the second, and one all_reduce, as
-// Megatron's MLP.
+// Few rows: the columns of the first weight, the rows of the second, and one all_reduce, as in Megatron's MLP.
 dist.mesh @mesh <["model" = 8]>
 loom.weight @w1 : tensor<1024x4096xf32> from <"", offset = 0, bytes = 16777216>
 loom.weight @w2 : tensor<4096x1024xf32> from <"", offset = 0, bytes = 16777216>
@@ -27,7 +26,7 @@ func.func @few_rows(%x: tensor<4x1024xf32> {loom.name = "x"}) -> (tensor<4x1024x
 
 // -----
 
-// Many rows are split over all devices: no communication at all.
+// Many rows are split over all devices: no communication.
 dist.mesh @mesh <["data" = 2, "model" = 4]>
 loom.weight @w1 : tensor<1024x4096xf32> from <"", offset = 0, bytes = 16777216>
 loom.weight @w2 : tensor<4096x1024xf32> from <"", offset = 0, bytes = 16777216>
@@ -82,7 +81,7 @@ func.func @attention(%x: tensor<1x3x1024xf32> {loom.name = "x"}) -> (tensor<1x3x
 
 // -----
 
-// What is given stays: the weight by rows, so a reduction follows it.
+// Pinned shardings stay: the weight by rows, so a reduction follows it.
 dist.mesh @mesh <["model" = 4]>
 loom.weight @w : tensor<1024x1024xf32> from <"", offset = 0, bytes = 4194304>
 // CHECK-LABEL: func.func @given
@@ -114,7 +113,7 @@ func.func @second(%s: tensor<4x4x256x64xf32> {loom.name = "s", loom.state = "s",
 
 // -----
 
-// An axis that only would cost time is left out.
+// An axis that would only cost time is not used.
 dist.mesh @mesh <["model" = 2]>
 // CHECK-LABEL: func.func @tiny
 // CHECK-SAME: tensor<4xf32>
@@ -125,7 +124,7 @@ func.func @tiny(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.shardi
 
 // -----
 
-// Of a table only what is looked up is read: it does not pay to split its rows, of which one is read.
+// A lookup reads only its rows of a table: splitting the table's rows does not pay when one is read.
 dist.mesh @mesh <["model" = 4]>
 loom.weight @t : tensor<100000x1024xf32> from <"", offset = 0, bytes = 409600000>
 // CHECK-LABEL: func.func @lookup
@@ -155,8 +154,8 @@ func.func @scatter(%x: tensor<64x1024xf32> {loom.name = "x"}, %i: tensor<2xi64> 
 
 // -----
 
-// Windows that lie within the parts of a picture fetch nothing of the neighbours, so that parts cost
-// nothing, however short the work is.
+// Windows that stay within the parts of a picture need no elements of the neighbours, so parts cost
+// nothing, however little work there is.
 dist.mesh @mesh <["model" = 2]>
 // CHECK-LABEL: func.func @pool
 // CHECK-NOT: = dist.

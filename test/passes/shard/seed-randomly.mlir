@@ -3,7 +3,7 @@
 // RUN: gridloom-opt %s --split-input-file --dist-seed-randomly="axes=x,y seed=2" > %t.2
 // RUN: not diff %t.1 %t.2
 
-// Inputs and weights get axes; what follows from them follows.
+// Inputs and weights get random axes; other values follow from them.
 dist.mesh @mesh <["x" = 2, "y" = 3]>
 loom.weight @w : tensor<6x12xf32> from <"", offset = 0, bytes = 288>
 // CHECK-LABEL: func.func @product
@@ -17,7 +17,7 @@ func.func @product(%a: tensor<4x6xf32> {loom.name = "a"}) -> (tensor<4x12xf32> {
 
 // -----
 
-// The scalar cannot be split, so what is made of it is: over x only, as 2 rows are too few for 3.
+// The scalar cannot be split, so its broadcast is: over x only, because 2 rows are too few for 3.
 dist.mesh @mesh <["x" = 2, "y" = 3]>
 // CHECK-LABEL: func.func @scalar
 // CHECK-NOT: dist.origin = #dist.origin<"x"
@@ -29,7 +29,7 @@ func.func @scalar(%a: tensor<f32> {loom.name = "a"}) -> (tensor<2xf32> {loom.nam
 
 // -----
 
-// A dimension that is cut in time is left alone.
+// A dimension that is split into micro-batches is left alone.
 dist.mesh @mesh <["x" = 2, "y" = 3, "micro" = 2]>
 // CHECK-LABEL: func.func @in_time
 // CHECK-SAME: dist.sharding = #dist.sharding<@mesh, [{"micro", ?}, {"x", "y", ?}]>

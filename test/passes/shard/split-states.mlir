@@ -4,7 +4,7 @@
 
 dist.mesh @mesh <["data" = 2, "model" = 2]>
 
-// Moments are split where the parts are equal, and parameters stay as the strategy has them; only what has the shape of its parameter is split.
+// Moments are split if the parts are equal, parameters as the strategy says; only states with their parameter's shape are split.
 // CHECK-LABEL: func.func @train_step(
 // CHECK-SAME: %[[W:.*]]: tensor<3x8xf32> {dist.origin = #dist.origin<"--zero 1">, dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>, {{.*}}loom.state = "w"}
 // CHECK-SAME: %[[M:.*]]: tensor<3x8xf32> {{{.*}}dist.sharding = #dist.sharding<@mesh, [{}, {"data"}]>, {{.*}}loom.state = "w/m"}
@@ -23,7 +23,7 @@ func.func @train_step(
   return %0 : tensor<3x8xf32>
 }
 
-// At level 1 sums over the parts of a batch lie as the parameter, from level 2 on as its moments; one that is given otherwise stays.
+// At level 1 sums over the parts of a batch are split like the parameter, from level 2 on like its moments; a pinned sum stays.
 // CHECK-LABEL: func.func @sums(
 // CHECK: loom.add %{{.*}}, %{{.*}} {{{.*}}dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>], loom.accumulates = "w"} : tensor<3x8xf32>
 // CHECK: loom.add %{{.*}}, %{{.*}} {dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], loom.accumulates = "w"} : tensor<3x8xf32>

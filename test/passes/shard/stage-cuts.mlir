@@ -1,7 +1,7 @@
 // RUN: gridloom-opt %s --dist-assign-stages | FileCheck %s
 
-// Alone, @main would be cut before its last product, which is the largest, and @main_short behind its
-// first: the state would be in two stages. The functions are cut together.
+// Alone, @main would be cut before its last product, which is the largest, and @main_short after its
+// first: the state would be in two stages. So the functions are cut together.
 module {
 dist.mesh @mesh <["pipe" = 2]>
 loom.weight @a : tensor<64x64xf32> from <"", offset = 0, bytes = 16384>
@@ -44,7 +44,7 @@ func.func @main_short(%x: tensor<4096x64xf32> {loom.name = "x"}, %past: tensor<6
   return %4, %2 : tensor<64x512xf32>, tensor<64x64xf32>
 }
 
-// It only passes the state on, and leaves it where the others keep it.
+// This function only returns the state, and leaves it in the stage of the others.
 // CHECK-LABEL: func.func @reset(
 // CHECK-SAME: %arg1: tensor<64x64xf32> {dist.stage = [[$OWNER]] : i64
 func.func @reset(%x: tensor<64x64xf32> {loom.name = "x"}, %past: tensor<64x64xf32> {loom.name = "past", loom.state = "past"})

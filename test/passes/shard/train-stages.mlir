@@ -1,7 +1,7 @@
 // RUN: gridloom-opt %s --dist-assign-stages | FileCheck %s
 
-// The model is cut between its layers, and a step of two parts follows: forward and backward work of a node, its weight, gradient
-// and momentum are in one stage. The last stage has the loss; what is computed of numbers is where the last of them is.
+// The model is cut between its layers, and a training step of two parts follows: a node's forward and backward work, its weight,
+// gradient and momentum are in one stage. The last stage has the loss; a sum of scalars is in the stage of the last of them.
 dist.mesh @mesh <["pipe" = 2]>
 
 // CHECK-LABEL: func.func @train_step
@@ -9,7 +9,7 @@ dist.mesh @mesh <["pipe" = 2]>
 // CHECK-SAME: %arg2: tensor<64x64xf32> {dist.stage = 1 : i64,
 // CHECK-SAME: %arg3: tensor<64x64xf32> {dist.stage = 0 : i64,
 // CHECK-SAME: %arg4: tensor<64x64xf32> {dist.stage = 1 : i64,
-// The counter is with what writes it.
+// The counter is in the stage that writes it.
 // CHECK-SAME: %arg5: tensor<f32> {dist.stage = 1 : i64,
 func.func @train_step(
     %x: tensor<8x64xf32> {loom.name = "x"},
@@ -42,7 +42,7 @@ func.func @train_step(
   %s2 = loom.reduce sum %g2 dims = [0, 1] : (tensor<64x64xf32>) -> tensor<f32> loc("norm")
   // CHECK: loom.add {{.*}}dist.stage = 1
   %norm = loom.add %s1, %s2 : tensor<f32> loc("norm")
-  // Each stage repeats the number for itself.
+  // Each stage computes the number itself.
   // CHECK-DAG: loom.broadcast {{.*}}dist.stage = 0
   // CHECK-DAG: loom.broadcast {{.*}}dist.stage = 1
   %all = loom.broadcast %norm dims = [] : (tensor<f32>) -> tensor<64x64xf32> loc("norm")

@@ -25,7 +25,7 @@ loom.derived @w.bf16 : tensor<8x8xbf16> {
 }
 dist.mesh @mesh <["model" = 2]>
 
-// Query, key and value of different sizes, after a bias.
+// Query, key and value of different sizes, sliced after a bias.
 // CHECK-LABEL: func.func @columns
 // CHECK-DAG: %[[W0:.*]] = loom.get_weight @"w[0:4]"
 // CHECK-DAG: %[[B0:.*]] = loom.get_weight @"b[0:4]"
@@ -46,7 +46,7 @@ func.func @columns(%x: tensor<2x8xf32>) -> (tensor<2x4xf32>, tensor<2x2xf32>, te
   return %3, %4, %5 : tensor<2x4xf32>, tensor<2x2xf32>, tensor<2x2xf32>
 }
 
-// nn.MultiheadAttention: a dimension of the parts, brought to the front.
+// nn.MultiheadAttention: a dimension for the parts, moved to the front.
 // CHECK-LABEL: func.func @unsqueezed
 // CHECK-COUNT-2: loom.dot_general {{.*}} -> tensor<2x4xf32>
 // CHECK-NOT: loom.slice
@@ -61,7 +61,7 @@ func.func @unsqueezed(%x: tensor<2x8xf32>) -> (tensor<1x2x4xf32>, tensor<1x2x4xf
   return %3, %4 : tensor<1x2x4xf32>, tensor<1x2x4xf32>
 }
 
-// Gate and up of the expert each token has, multiplied from the left.
+// Gate and up projections of each token's expert, multiplied from the left.
 // CHECK-LABEL: func.func @experts
 // CHECK-DAG: %[[G:.*]] = loom.gather %{{.*}}, %arg1 dim = 0 {{.*}}(tensor<3x4x4xf32>, tensor<5xi64>) -> tensor<5x4x4xf32>
 // CHECK-DAG: loom.dot_general %[[G]], %arg0 {{.*}} -> tensor<5x4xf32>
@@ -76,7 +76,7 @@ func.func @experts(%x: tensor<5x4xf32>, %e: tensor<5xi64>) -> (tensor<5x4xf32>, 
   return %2, %3 : tensor<5x4xf32>, tensor<5x4xf32>
 }
 
-// Read whole as well, cut twice, cut once, with gaps, or pinned: stays.
+// These stay: also read whole, sliced twice, sliced once, with gaps, or pinned.
 // CHECK-LABEL: func.func @stays
 // CHECK-COUNT-5: loom.get_weight @w
 // CHECK: return

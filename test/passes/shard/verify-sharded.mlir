@@ -126,7 +126,7 @@ func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"
 
 // -----
 
-// Axes of devices come before the one of micro-batches; outputs and inputs are cut, weights are not.
+// Axes of devices come before that of micro-batches; outputs and inputs are split by it, weights are not.
 module attributes {dist.stage_axis = "pipe"} {
 dist.mesh @mesh <["data" = 2, "model" = 2, "pipe" = 2, "micro" = 2]>
 loom.weight @w : tensor<8x8xf32> from <"", offset = 0, bytes = 256>

@@ -15,7 +15,7 @@ func.func @chain() -> tensor<4xi64> {
 
 // -----
 
-// Without elements there is nothing to compute, though the operand is not known.
+// A value without elements is constant, though the operand is not known.
 // CHECK-LABEL: func.func @empty
 // CHECK-NEXT: %[[C:.*]] = loom.constant dense<> : tensor<0x4xf32>
 // CHECK-NEXT: return %[[C]]
@@ -27,7 +27,7 @@ func.func @empty(%a: tensor<2x4xf32>) -> tensor<0x4xf32> {
 
 // -----
 
-// A splat takes one element, whatever its shape.
+// A splat stores one element, whatever its shape.
 // CHECK-LABEL: func.func @splats
 // CHECK-NEXT: loom.constant dense<5.000000e-01> : tensor<4096x4096xf32>
 // CHECK-NEXT: return
@@ -42,7 +42,7 @@ func.func @splats() -> tensor<4096x4096xf32> {
 
 // -----
 
-// 64 KiB fold, 128 KiB do not.
+// 64 KiB are folded, 128 KiB are not.
 // CHECK-LABEL: func.func @limit
 // CHECK-NOT: dims = [1] : (tensor<2xi64>) -> tensor<4096x2xi64>
 // CHECK: dims = [1] : (tensor<2xi64>) -> tensor<8192x2xi64>
@@ -77,7 +77,7 @@ func.func @outside() -> tensor<1xi64> {
 
 // -----
 
-// What is too large for an 8-bit float becomes its largest number.
+// Values too large for an 8-bit float become its largest number.
 // CHECK-LABEL: func.func @float8
 // CHECK-NEXT: %[[C:.*]] = loom.constant dense<[3.125000e-01, 4.480000e+02, -4.480000e+02]> : tensor<3xf8E4M3FN>
 // CHECK-NEXT: return %[[C]]
@@ -89,7 +89,7 @@ func.func @float8() -> tensor<3xf8E4M3FN> {
 
 // -----
 
-// A table compared with a counter is a table, as is a triangle of one; two counters stay cheap.
+// A table compared with an iota becomes a table, as does a triangle of one; two iotas stay.
 // CHECK-LABEL: func.func @counters
 // CHECK-DAG: %[[H:.*]] = loom.constant dense<{{\[\[}}false, true, false], [true, false, false]]> : tensor<2x3xi1>
 // CHECK-DAG: %[[T:.*]] = loom.constant dense<{{\[\[}}7, 0], [5, 4]]> : tensor<2x2xi64>
@@ -110,7 +110,7 @@ func.func @counters() -> (tensor<2x3xi1>, tensor<2x2xi64>, tensor<2x2xi1>) {
 
 // -----
 
-// Training gives random bits an iteration: neither they nor what is computed from them is folded.
+// In training, random bits differ per iteration: neither they nor values computed from them are folded.
 // CHECK-LABEL: func.func @random
 // CHECK: loom.random_bits
 // CHECK: loom.and

@@ -32,7 +32,7 @@ func.func @normalised(%x: tensor<2x3x9xf32>) -> tensor<2x8x9xf32> {
   return %2 : tensor<2x8x9xf32>
 }
 
-// A scale that depends on the input stays, and so does one of a result that is read elsewhere.
+// A scale that depends on the input stays, and so does one whose operand has other readers.
 // CHECK-LABEL: func.func @kept
 // CHECK: %[[W:.*]] = loom.get_weight @w
 // CHECK: %[[C:.*]] = loom.convolution %arg0, %[[W]]

@@ -16,10 +16,10 @@ loom.weight @bias : tensor<8xf32> from <"", offset = 2048, bytes = 32>
 // CHECK-NEXT: loom.constant
 // CHECK-NEXT: loom.multiply
 
-// The other specialisation has one of its own, and shares the product.
+// The other specialisation has its own derived tensor, and shares the product.
 // CHECK: loom.derived @"/embeddings/Slice_0" : tensor<32x8xf32> {
 
-// What depends on a derived tensor computes it anew, from weights.
+// A value computed from a derived tensor is computed again from weights.
 // CHECK: loom.derived @Factor : tensor<8xf32> {
 // CHECK: loom.derived @Offset : tensor<8xf32> {
 // CHECK-NEXT: loom.get_weight @bias
@@ -35,7 +35,7 @@ func.func @main(%x: tensor<16x8xf32>) -> (tensor<16x8xf32>, tensor<1x8xf32>) {
   %s = loom.slice %w [0, 0] to [16, 8] by [1, 1] : (tensor<64x8xf32>) -> tensor<16x8xf32> loc("/embeddings/Slice")
   // CHECK: %[[A:.*]] = loom.add %[[X]], %[[P]]
   %0 = loom.add %x, %s : tensor<16x8xf32> loc("Add")
-  // Repeating is left to where it is used.
+  // Broadcasts stay with their users.
   // CHECK: %[[M:.*]] = loom.get_weight @Mul : tensor<8xf32>
   // CHECK: %[[B:.*]] = loom.broadcast %[[M]]
   // CHECK: loom.add %[[A]], %[[B]]
@@ -44,7 +44,7 @@ func.func @main(%x: tensor<16x8xf32>) -> (tensor<16x8xf32>, tensor<1x8xf32>) {
   %m = loom.multiply %b, %two : tensor<8xf32> loc("Mul")
   %r = loom.broadcast %m dims = [1] : (tensor<8xf32>) -> tensor<16x8xf32> loc("Add_1")
   %1 = loom.add %0, %r : tensor<16x8xf32> loc("Add_1")
-  // So is reshaping.
+  // So do reshapes.
   // CHECK: loom.reshape %{{.*}} : (tensor<8xf32>) -> tensor<1x8xf32>
   %2 = loom.reshape %b : (tensor<8xf32>) -> tensor<1x8xf32> loc("Reshape")
   return %1, %2 : tensor<16x8xf32>, tensor<1x8xf32>
@@ -79,7 +79,7 @@ func.func @nested(%x: tensor<16x8xf32>) -> tensor<16x8xf32> {
   return %1 : tensor<16x8xf32>
 }
 
-// The branch that ran them is gone: its bodies and what they read go too.
+// The branch that ran them is removed: its bodies and the values that they read go too.
 // CHECK-NOT: @orphan
 func.func @orphan(%x: tensor<8xf32>) -> tensor<8xf32> attributes {loom.body} {
   %w = loom.get_weight @unused : tensor<64x8xf32> loc("unused")

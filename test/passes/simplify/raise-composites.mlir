@@ -16,7 +16,7 @@ func.func @gelu_erf(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %4 : tensor<4xf32>
 }
 
-// Another order: x (0.5 + 0.5 erf(0.7071 x)).
+// In another order: x (0.5 + 0.5 erf(0.7071 x)).
 // CHECK-LABEL: func.func @gelu_erf_sum
 // CHECK-NEXT: loom.gelu erf
 func.func @gelu_erf_sum(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -51,7 +51,7 @@ func.func @gelu_tanh(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %8 : tensor<4xf32>
 }
 
-// The argument's slope is not GELU's.
+// The scale of the argument is not GELU's.
 // CHECK-LABEL: func.func @not_gelu
 // CHECK-NOT: loom.gelu
 // CHECK: return
@@ -83,7 +83,7 @@ func.func @softmax(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
   return %7 : tensor<2x4xf32>
 }
 
-// The sum is repeated along the wrong dimension, which a square shape hides.
+// The sum is broadcast along the wrong dimension, which a square shape hides.
 // CHECK-LABEL: func.func @not_softmax
 // CHECK-NOT: loom.softmax
 // CHECK: return
@@ -144,7 +144,7 @@ func.func @layer_norm_plain(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
   return %10 : tensor<8x4xf32>
 }
 
-// As Llama's exporters write it: the square by pow or multiply, a reciprocal, the weight first.
+// In the form of Llama's exporters: the square by pow or multiply, a reciprocal, the weight first.
 // CHECK-LABEL: func.func @rms_norm
 // CHECK-SAME: %[[X:[^:]*]]: tensor<2x3x4xf32>{{.*}}, %[[S:[^:]*]]: tensor<4xf32>
 // CHECK-NEXT: loom.rms_norm %[[X]], %[[S]] epsilon = {{.*}} loc(fused["Mul_1"
@@ -167,7 +167,7 @@ func.func @rms_norm(%x: tensor<2x3x4xf32>, %scale: tensor<4xf32>) -> tensor<2x3x
   return %10 : tensor<2x3x4xf32>
 }
 
-// The squares are those of another value.
+// The squares are of a different value.
 // CHECK-LABEL: func.func @not_rms_norm
 // CHECK-NOT: loom.rms_norm
 // CHECK: return
@@ -184,7 +184,7 @@ func.func @not_rms_norm(%x: tensor<8x4xf32>, %y: tensor<8x4xf32>) -> tensor<8x4x
   return %6 : tensor<8x4xf32>
 }
 
-// The mean is not over the dimension the variance is: only the mean of squares matches.
+// The mean is over another dimension than the variance: only the mean of squares matches.
 // CHECK-LABEL: func.func @not_layer_norm
 // CHECK-NOT: loom.layer_norm
 // CHECK: loom.rms_norm
@@ -221,7 +221,7 @@ func.func @divisions(%x: tensor<4xf32>, %i: tensor<4xi64>) -> (tensor<4xf32>, te
   return %0, %1, %2 : tensor<4xf32>, tensor<4xf32>, tensor<4xi64>
 }
 
-// A cache's new rows, chosen for every place: only they are written.
+// A cache's new rows, selected for every position: only they are written.
 // CHECK-LABEL: func.func @update(
 // CHECK-SAME: %[[PAST:[^:]*]]: tensor<2x8x4xf32>{{.*}}, %[[NEW:[^:]*]]: tensor<2x3x4xf32>{{.*}}, %[[AT:[^:]*]]: tensor<1xi64>
 // CHECK-DAG: %[[STEPS:.*]] = loom.constant dense<[0, 1, 2]> : tensor<3xi64>
@@ -251,7 +251,7 @@ func.func @update(%past: tensor<2x8x4xf32>, %new: tensor<2x3x4xf32>, %at: tensor
   return %r : tensor<2x8x4xf32>
 }
 
-// Bounds on the other side of the comparison, and one row for the place it is meant for.
+// Comparisons with swapped operands, and a single row that is written at one position.
 // CHECK-LABEL: func.func @one_row(
 // CHECK: %[[ROW:.*]] = loom.reshape %{{.*}} : (tensor<4xf32>) -> tensor<1x4xf32>
 // CHECK: loom.scatter %{{.*}}, %{{.*}}, %[[ROW]] dim = 0 : (tensor<8x4xf32>, tensor<1xi64>, tensor<1x4xf32>) -> tensor<8x4xf32>
@@ -283,7 +283,7 @@ func.func @bounds_apart(%past: tensor<8x4xf32>, %new: tensor<2x4xf32>, %at: tens
   return %r : tensor<8x4xf32>
 }
 
-// Positions of 16 bits are none a scatter takes; a place that 32 bits do not hold is none they could name.
+// A scatter does not take 16-bit positions, and a position beyond 32 bits cannot be expressed in theirs.
 // CHECK-LABEL: func.func @narrow_positions(
 // CHECK-NOT: loom.scatter
 // CHECK: return
@@ -307,7 +307,7 @@ func.func @narrow_positions(%past: tensor<8x4xf32>, %new: tensor<4xf32>, %at: te
   return %r, %s : tensor<8x4xf32>, tensor<8x4xf32>
 }
 
-// An index of 2^40 paths is one of 80 values.
+// An index with 2^40 paths has only 80 values.
 // CHECK-LABEL: func.func @shared_values(
 // CHECK: loom.scatter {{.*}} dim = 0 : (tensor<8x4xf32>, tensor<2xi64>, tensor<2x4xf32>) -> tensor<8x4xf32>
 func.func @shared_values(%past: tensor<8x4xf32>, %new: tensor<2x4xf32>, %at: tensor<1xi64>) -> tensor<8x4xf32> {
@@ -407,7 +407,7 @@ func.func @shared_values(%past: tensor<8x4xf32>, %new: tensor<2x4xf32>, %at: ten
   return %r : tensor<8x4xf32>
 }
 
-// One place too many; rows in another order; a row that differs from place to place: none is an update of rows.
+// No row updates: a position too many; rows in another order; a row whose values differ by position.
 // CHECK-LABEL: func.func @no_updates(
 // CHECK-NOT: loom.scatter
 // CHECK: return
@@ -442,7 +442,7 @@ func.func @no_updates(%past: tensor<4x4xf32>, %new: tensor<2x4xf32>, %row: tenso
   return %a, %b, %c : tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>
 }
 
-// The third dimension's rows, written as those of the first: the tensor stays as it is.
+// Rows of the third dimension, written as those of the first: the transposes disappear.
 // CHECK-LABEL: func.func @turned(
 // CHECK-NEXT: %[[R:.*]] = loom.scatter %arg0, %arg2, %arg1 dim = 2 : (tensor<2x4x8x3xf32>, tensor<1xi64>, tensor<2x4x1x3xf32>)
 // CHECK-NEXT: return %[[R]]

@@ -1,6 +1,6 @@
 // RUN: gridloom-opt %s --loom-separate-dims --loom-canonicalize | FileCheck %s
 
-// A transpose of keys by way of batch times heads.
+// A transpose of keys that goes through batch times heads.
 // CHECK-LABEL: func.func @keys
 // CHECK-NEXT: %[[T:.*]] = loom.transpose %arg0 [0, 1, 3, 2] : (tensor<2x4x8x16xf32>) -> tensor<2x4x16x8xf32>
 // CHECK-NEXT: return %[[T]]
@@ -11,8 +11,8 @@ func.func @keys(%k: tensor<2x4x8x16xf32>) -> tensor<2x4x16x8xf32> {
   return %2 : tensor<2x4x16x8xf32>
 }
 
-// Attention on batch times heads, and rows times batch for the last product; what a mask repeats over
-// heads has them as a dimension already.
+// Attention on batch times heads, and rows times batch for the last product; a mask that is broadcast
+// over heads has separate dimensions already.
 // CHECK-LABEL: func.func @attention
 // CHECK-NOT: tensor<8x8x16xf32>
 // CHECK: %[[S:.*]] = loom.dot_general {{.*}} -> tensor<2x4x8x8xf32>
@@ -44,7 +44,7 @@ func.func @attention(%q: tensor<8x2x64xf32>, %k: tensor<8x2x64xf32>, %v: tensor<
   return %14, %15 : tensor<8x2x64xf32>, tensor<2x4x8x8xf32>
 }
 
-// Moves of other dimensions; who reads the merged dimension gets it merged, and nothing is computed twice.
+// Operations along other dimensions; a reader of the merged dimension gets it merged, and nothing is computed twice.
 // CHECK-LABEL: func.func @moves
 // CHECK: %[[G:.*]] = loom.gather %arg0, %arg1 dim = 2 : (tensor<2x3x8x5xf32>, tensor<6xi64>) -> tensor<2x3x6x5xf32>
 // CHECK: %[[L:.*]] = loom.slice %[[G]] [0, 0, 1, 0] to [2, 3, 5, 5] by [1, 1, 2, 1] : (tensor<2x3x6x5xf32>) -> tensor<2x3x2x5xf32>
@@ -65,7 +65,7 @@ func.func @moves(%x: tensor<2x3x8x5xf32>, %i: tensor<6xi64>) -> (tensor<2x3x5xf3
   return %6, %5 : tensor<2x3x5xf32>, tensor<6x5xf32>
 }
 
-// Nothing merged it: columns that become heads stay columns, and a softmax over both is one.
+// Not merged from other dimensions: columns that become heads stay columns, and a softmax over both stays one.
 // CHECK-LABEL: func.func @stays
 // CHECK-NEXT: loom.dot_general {{.*}} -> tensor<8x64xf32>
 // CHECK-NEXT: loom.reshape {{.*}} -> tensor<8x4x16xf32>

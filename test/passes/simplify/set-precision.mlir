@@ -15,8 +15,8 @@ loom.weight @b : tensor<32xf32> from <"", offset = 2048, bytes = 128>
 loom.weight @freq : tensor<1x32xf32> from <"", offset = 2176, bytes = 128>
 loom.weight @table : tensor<50x16xf32> from <"", offset = 2304, bytes = 3200>
 
-// Weights are converted once; a norm computes in f32 inside, and its scale is small; nobody rounds
-// what only the output reads.
+// Weights are converted once; a norm computes in f32 internally, and its scale is small; values
+// that only the output reads are not rounded.
 // CHECK-LABEL: func.func @layer(
 // CHECK-SAME: %[[X:.*]]: tensor<8x16xf32>) -> tensor<8x16xf32>
 // CHECK-DAG: %[[XN:.*]] = loom.convert %[[X]] : (tensor<8x16xf32>) -> tensor<8x16x[[$T:b?f16]]>
@@ -49,7 +49,7 @@ func.func @layer(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
   return %a : tensor<8x16xf32>
 }
 
-// Logits, and what order is taken of, leave the multiplication unrounded.
+// Logits, and values that are ordered, leave the multiplication unrounded.
 // CHECK-LABEL: func.func @logits(
 // CHECK: %[[Y:.*]] = loom.dot_general {{.*}} : (tensor<8x16x[[$T]]>, tensor<16x32x[[$T]]>) -> tensor<8x32xf32>
 // CHECK: loom.arg_reduce max %[[Y]]
@@ -62,7 +62,7 @@ func.func @logits(%x: tensor<8x16xf32>) -> (tensor<8x32xf32>, tensor<8xi64>) {
   return %y, %i : tensor<8x32xf32>, tensor<8xi64>
 }
 
-// Rotary positions: integers, their products with frequencies, and angles stay f32, also where the
+// Rotary positions: integers, their products with frequencies, and angles stay f32, even if the
 // exporter multiplies them as matrices; the cosine does not.
 // CHECK-LABEL: func.func @angles(
 // CHECK: %[[F:.*]] = loom.get_weight @freq : tensor<1x32xf32>
@@ -89,7 +89,7 @@ func.func @angles(%p: tensor<8x1xi64>, %x: tensor<32x4xf32>) -> tensor<8x4xf32> 
   return %3 : tensor<8x4xf32>
 }
 
-// A mask of the lowest f32 keeps the softmax over it in f32; a pool's is the lowest there is.
+// A mask of the lowest f32 keeps the softmax over it in f32; a pool's padding becomes the narrow type's lowest.
 // CHECK-LABEL: func.func @masked(
 // CHECK: loom.constant dense<-3.4{{.*}}E+38> : tensor<8x8xf32>
 // CHECK: loom.select {{.*}}, tensor<8x8xf32>
@@ -112,7 +112,7 @@ func.func @masked(%q: tensor<8x16xf32>, %k: tensor<16x8xf32>, %m: tensor<8x8xi1>
   return %r : tensor<8x8xf32>
 }
 
-// A sum of squares and its root are f32, though the values summed are not; the product is rounded.
+// A sum of squares and its root are f32, though the summed values are not; the product is rounded.
 // CHECK-LABEL: func.func @rms(
 // CHECK: %[[X:.*]] = loom.gather %{{.*}} -> tensor<8x16x[[$T]]>
 // CHECK: %[[XW:.*]] = loom.convert %[[X]]
@@ -137,7 +137,7 @@ func.func @rms(%ids: tensor<8xi64>) -> tensor<8x32xf32> {
   return %y : tensor<8x32xf32>
 }
 
-// A cache keeps elements that are rounded once: they are kept as they are read.
+// The elements of a cache are rounded once: they are stored in their readers' type.
 // CHECK-LABEL: func.func @cache(
 // CHECK-SAME: %[[X:[^:]*]]: tensor<1x16xf32>, %[[PAST:[^:]*]]: tensor<8x32x[[$T]]> {loom.state = "k"}, %{{[^:]*}}: tensor<1xi64>)
 // CHECK-SAME: -> (tensor<16x8xf32>, tensor<8x32x[[$T]]> {loom.state = "k"})
@@ -158,8 +158,8 @@ func.func @cache(%x: tensor<1x16xf32>, %past: tensor<8x32xf32> {loom.state = "k"
   return %s, %c : tensor<16x8xf32>, tensor<8x32xf32>
 }
 
-// What is computed from what it was would be rounded in every call, and what is written as f32 is kept as f32; one
-// function that does so decides for all.
+// A value computed from its previous one would be rounded in every call, and one written as f32 is kept as f32;
+// one such function decides for all.
 // CHECK-LABEL: func.func @computed(
 // CHECK-SAME: %{{[^:]*}}: tensor<8x32xf32> {loom.state = "h"}, %{{[^:]*}}: tensor<8x32xf32> {loom.state = "given"}
 func.func @computed(%h: tensor<8x32xf32> {loom.state = "h"}, %given: tensor<8x32xf32> {loom.state = "given"},
@@ -177,8 +177,9 @@ func.func @cleared() -> (tensor<8x32xf32> {loom.state = "h"}) {
   return %zero : tensor<8x32xf32>
 }
 
-// Two states that are computed from each other, though neither from what it was itself, and what is only moved from
-// them; a pair that changes places, and one computed from a past that does not come back, are rounded once.
+// Not rounded: two states that are computed from each other, though neither from its own previous value, and values
+// that are only moved from them. A pair that swaps, and a state computed from a past that does not come back, are
+// rounded once.
 // CHECK-LABEL: func.func @by_way_of(
 // CHECK-SAME: tensor<4x4xf32> {loom.state = "a"}, %{{[^:]*}}: tensor<4x4xf32> {loom.state = "b"}
 // CHECK-SAME: tensor<4x4x[[$T]]> {loom.state = "p"}, %{{[^:]*}}: tensor<4x4x[[$T]]> {loom.state = "q"}
@@ -200,7 +201,7 @@ func.func @by_way_of(%a: tensor<4x4xf32> {loom.state = "a"}, %b: tensor<4x4xf32>
       tensor<4x4xf32>, tensor<4x4xf32>
 }
 
-// What a loop carries stays f32; what it only reads is converted once, outside.
+// Values carried by a loop stay f32; values that it only reads are converted once, outside.
 // CHECK-LABEL: func.func @loop(
 // CHECK: %[[W:.*]] = loom.get_weight @w
 // CHECK: %[[WN:.*]] = loom.convert %[[W]]
@@ -222,7 +223,7 @@ func.func @body(%x: tensor<16x16xf32>, %w: tensor<16x32xf32>) -> (tensor<i1>, te
   return %c, %z : tensor<i1>, tensor<16x16xf32>
 }
 
-// Only f16 overflows: its exponentials stay f32 until they are divided.
+// Only f16 overflows: its exponentials stay f32 until the division.
 // CHECK-LABEL: func.func @exponentials(
 // BF16: loom.exp %{{.*}} : tensor<8x4xbf16>
 // F16: %[[E:.*]] = loom.exp %{{.*}} : tensor<8x4xf32>
@@ -241,7 +242,7 @@ func.func @exponentials(%x: tensor<8x16xf32>, %w: tensor<16x4xf32>, %v: tensor<4
   return %r : tensor<8x16xf32>
 }
 
-// Integers, f64 and the model's own 16 bits are nobody's business.
+// Integers, f64 and the model's own 16-bit floats do not change.
 // CHECK-LABEL: func.func @others(
 // CHECK: loom.add %{{.*}} : tensor<4xf64>
 // CHECK: loom.add %{{.*}} : tensor<4xi32>
@@ -253,7 +254,7 @@ func.func @others(%a: tensor<4xf64>, %b: tensor<4xi32>, %c: tensor<4xf16>) -> (t
   return %0, %1, %2 : tensor<4xf64>, tensor<4xi32>, tensor<4xf16>
 }
 
-// What becomes a float of 8 bits is rounded once.
+// A value that becomes an 8-bit float is rounded once.
 // CHECK-LABEL: func.func @eighths(
 // CHECK: %[[Y:.*]] = loom.dot_general {{.*}} -> tensor<8x4xf32>
 // CHECK: loom.convert %[[Y]] : (tensor<8x4xf32>) -> tensor<8x4xf8E4M3FN>
@@ -264,7 +265,7 @@ func.func @eighths(%x: tensor<8x16xf32>, %w: tensor<16x4xf32>) -> tensor<8x4xf8E
   return %z : tensor<8x4xf8E4M3FN>
 }
 
-// What is marked stays f32 with what only it reads, and says so; the mark goes.
+// Marked operations stay f32 with the operands that only they read, and a remark says so; the mark is removed.
 // REMARK: subtract stays f32: a loss
 // CHECK-LABEL: func.func @loss(
 // CHECK: %[[Y:.*]] = loom.dot_general {{.*}} : (tensor<8x16x[[$T]]>, tensor<16x32x[[$T]]>) -> tensor<8x32xf32>

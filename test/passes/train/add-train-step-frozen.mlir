@@ -4,7 +4,7 @@ loom.weight @w : tensor<4x1xf32> from <"", offset = 0, bytes = 16>
 loom.weight @mean : tensor<4xf32> from <"", offset = 16, bytes = 16>
 loom.weight @other : tensor<4xf32> from <"", offset = 32, bytes = 16>
 
-// Statistics that stay as they are, as of norms in evaluation mode, are no weight that the loss misses.
+// Constant statistics, as of norms in evaluation mode, are no weights that the loss fails to reach.
 // CHECK: loom.training = {{{.*}}parameters = 1 : i64, {{.*}}unreached = ["other"]}
 func.func @main(%x: tensor<2x4xf32> {loom.name = "x", loom.dim_names = ["batch", ""]}) -> (
     tensor<2x1xf32> {loom.name = "y", loom.dim_names = ["batch", ""]},

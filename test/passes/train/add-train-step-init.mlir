@@ -2,8 +2,8 @@
 // RUN: not gridloom-opt %s --loom-add-train-step="losses='mse(y, target)' optimizer='sgd(lr=0.1)' inits='*: xavier_normal'" 2>&1 | FileCheck %s --check-prefix=FANS
 // RUN: not gridloom-opt %s --loom-add-train-step="losses='mse(y, target)' optimizer='sgd(lr=0.1)' inits='v: ones'" 2>&1 | FileCheck %s --check-prefix=NAME
 
-// A deviation of sqrt(2 / 8), of the eight rows that the product sums over; momentum begins with zeros. Weights that the text
-// is not about begin as the model's.
+// A deviation of sqrt(2 / 8), for the eight rows that the product sums over; momentum starts at zero. Weights that the text
+// does not match start with the model's values.
 // CHECK-LABEL: func.func @train_step(
 // CHECK-SAME: {loom.dim_names = ["", ""], loom.draw = {distribution = "normal", first = 0.000000e+00 : f64, second = 5.000000e-01 : f64, seed = 7 : i64, stream = {{-?[0-9]+}} : i64}, loom.name = "w", loom.role = "parameter", loom.state = "w"}
 // CHECK-SAME: {loom.dim_names = [""], loom.init = "b", loom.name = "b", loom.role = "parameter", loom.state = "b"}

@@ -2,8 +2,8 @@
 // RUN: gridloom-opt %s --loom-add-train-step="losses='mse(y, target)' optimizer=sgd loss-scale=8" --canonicalize | FileCheck %s --check-prefix=STATIC
 // RUN: gridloom-opt %s --loom-add-train-step="losses='mse(y, target)' optimizer=sgd loss-scale=off" --canonicalize | FileCheck %s --check-prefix=OFF
 
-// The derivative of the mean over 6 elements is seeded with the scale over 4, the power of two below; the count and
-// what is left of the scale are divided out at once. A state of 0 is the scale's beginning.
+// The derivative of the mean over 6 elements is seeded with the scale over 4, the power of two below 6; the count
+// and the rest of the scale are divided out together. A state of 0 means the initial scale.
 // CHECK: loom.training = {{{.*}}least_loss_scale = 1.000000e+00 : f64
 // CHECK-LABEL: func.func @train_step(
 // CHECK-SAME: %[[STATE:[a-z0-9]+]]: tensor<f32> {loom.dim_names = [], loom.name = "train/loss_scale", loom.role = "counter", loom.state = "train/loss_scale"},
@@ -35,7 +35,7 @@
 // CHECK: %[[STEPS:.*]] = loom.select %[[COMMITTED]], %[[ROW]], %[[NONE]]
 // CHECK: return %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %[[SCALE]], %[[NEXT]], %[[STEPS]],
 
-// One that is given is a state, too, which keeps its value.
+// A fixed scale is a state, too, which keeps its value.
 // STATIC: least_loss_scale = 8.000000e+00
 // STATIC: %[[SCALE:.*]] = loom.select
 // STATIC-NOT: train/good_steps

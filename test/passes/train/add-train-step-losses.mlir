@@ -3,7 +3,7 @@
 loom.weight @w : tensor<4x1xf32> from <"", offset = 0, bytes = 16>
 loom.weight @v : tensor<4x3xf32> from <"", offset = 16, bytes = 48>
 
-// Several losses may count differently: each is given with its count, and their sum.
+// Several losses may have different counts: each is returned with its count, and their sum.
 // CHECK: loom.training = {{{.*}}targets = [{name = "s"}, {name = "t"}], terms = ["loss.1", "loss.2"]}
 // CHECK-LABEL: func.func @train_step(
 // CHECK-SAME: -> (tensor<f32> {{{.*}}loom.name = "loss"}, tensor<f32> {{{.*}}loom.name = "count"},

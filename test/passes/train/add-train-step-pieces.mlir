@@ -2,7 +2,7 @@
 
 loom.weight @w : tensor<4x1xf32> from <"", offset = 0, bytes = 16>
 
-// A batch of 6 in 3 parts: part i has rows i and 3 + i. Their gradients are added, then divided once.
+// A batch of 6 in 3 parts: part i has rows i and 3 + i. Their gradients are summed, then divided once.
 // CHECK-LABEL: func.func @train_step(
 // CHECK-SAME: %[[X:.*]]: tensor<6x4xf32> {{.*}}loom.name = "x"
 // CHECK-SAME: %[[T:.*]]: tensor<6x1xf32> {{.*}}loom.name = "target"

@@ -3,10 +3,10 @@
 loom.weight @w : tensor<4x1xf32> from <"", offset = 0, bytes = 16>
 loom.weight @mean : tensor<4xf32> from <"", offset = 16, bytes = 16>
 
-// The usual learning rate and the texts are kept for those who train.
+// The default learning rate and the texts are stored for the training loop.
 // CHECK: loom.training = {elements = 4 : i64, learning_rate = 1.000000e-01 : f64, losses = ["mse(y, target)"], optimizer = "sgd(lr=0.1, momentum=0.9)", parameters = 1 : i64, targets = [{name = "target"}], unreached = ["mean"]}
 
-// Parameters and the optimizer's states are states; the learning rate is an input that is no batch.
+// Parameters and the optimizer's states are states; the learning rate is an input without a batch.
 // CHECK-LABEL: func.func @train_step(
 // CHECK-SAME: %[[X:.*]]: tensor<2x4xf32> {loom.dim_names = ["batch", ""], loom.name = "x"},
 // CHECK-SAME: %[[T:.*]]: tensor<2x1xf32> {loom.dim_names = ["batch", ""], loom.name = "target"},
@@ -19,7 +19,7 @@ loom.weight @mean : tensor<4xf32> from <"", offset = 16, bytes = 16>
 // CHECK-SAME: tensor<4x1xf32> {{{.*}}loom.state = "w"}, tensor<4x1xf32> {{{.*}}loom.state = "w/momentum"},
 // CHECK-SAME: tensor<i64> {{{.*}}loom.state = "train/step"})
 // CHECK-SAME: loom.entry = "train_step"
-// A state keeps its value where the loss or the norm is not finite.
+// A state keeps its value if the loss or the norm is not finite.
 // CHECK: %[[FINITE:.*]] = loom.and
 // CHECK: %[[TAKEN:.*]] = loom.broadcast %[[FINITE]] dims = [] : (tensor<i1>) -> tensor<4x1xi1>
 // CHECK: %[[NEXT:.*]] = loom.select %[[TAKEN]], %{{.*}}, %[[W]]
@@ -34,7 +34,7 @@ loom.weight @mean : tensor<4xf32> from <"", offset = 16, bytes = 16>
 // CHECK-SAME: loom.state = "w"}) -> (tensor<f32> {{{.*}}loom.name = "loss"}, tensor<f32> {{{.*}}loom.name = "count"})
 // CHECK-SAME: loom.entry = "eval"
 
-// What the loss does not depend on stays a weight.
+// Values that the loss does not depend on stay weights.
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME: loom.state = "w"}) -> (tensor<2x1xf32> {{{.*}}loom.name = "y"}, tensor<4xf32> {{{.*}}loom.name = "z"})
 // CHECK: loom.get_weight @mean

@@ -1,0 +1,91 @@
+"""Values at the edges of types and functions, compared with ONNX Runtime or numpy: where a formula loses its digits."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import gridloom
+from gridloom import zoo
+
+
+def save(path, nodes, inputs, outputs, weights=(), opset=17):
+    """A model of f32 tensors; `inputs` and `outputs` map names to shapes."""
+    values = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in each.items()] for each in (inputs, outputs)]
+    graph = helper.make_graph([helper.make_node(*node[:3], **(node[3] if len(node) > 3 else {})) for node in nodes], "edges", *values,
+                              [numpy_helper.from_array(value, name) for name, value in dict(weights).items()])  # fmt: skip
+    return zoo.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9), path)
+
+
+def run(tools, path, inputs, **options):
+    plan = gridloom.compile(path, path.with_suffix(".plan"), tools=tools.folder, **options)
+    with gridloom.load(plan, threads=1) as session:
+        return session.run(inputs)
+
+
+def test_functions_keep_their_digits(tools, tmp_path):
+    x = np.array([-80, -20, -10, -1, -1e-4, 0, 1e-45, 1e-40, 1e-30, 1, 20, 1e4, 1e14, 1e16, 1e17, 1e20], np.float32)
+    kinds = ["Softplus", "Mish", "Log", "Sin", "Cos"]
+    path = save(tmp_path / "m.onnx", [(kind, ["x"], [kind]) for kind in kinds], {"x": x.shape}, {kind: x.shape for kind in kinds}, opset=18)
+    results = run(tools, path, {"x": x})
+    wide = x.astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        expected = {"Softplus": np.logaddexp(0, wide), "Mish": wide * np.tanh(np.logaddexp(0, wide)), "Log": np.log(wide),
+                    "Sin": np.sin(wide), "Cos": np.cos(wide)}  # fmt: skip
+    for kind in kinds:
+        atol = 2e-7 if kind == "Cos" else 1e-44  # of cos, zeros are between numbers of f32
+        np.testing.assert_allclose(results[kind], expected[kind], rtol=2e-6, atol=atol, err_msg=kind)
+
+
+def test_a_norm_without_division_is_none_of_means(tools, tmp_path):
+    """x / sqrt(sum(x * x) + epsilon) has no mean in it, nor has x - sum(x)."""
+    x = np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32)
+    axes, epsilon = {"axes": np.array([-1])}, {"epsilon": np.float32(1e-6)}
+    nodes = [
+        ("Mul", ["x", "x"], ["square"]), ("ReduceSum", ["square", "axes"], ["sum"]), ("Add", ["sum", "epsilon"], ["more"]),
+        ("Sqrt", ["more"], ["root"]), ("Div", ["x", "root"], ["y"]),
+        ("ReduceSum", ["x", "axes"], ["total"]), ("Sub", ["x", "total"], ["apart"]), ("Mul", ["apart", "apart"], ["square2"]),
+        ("ReduceMean", ["square2"], ["mean"], {"axes": [-1]}), ("Add", ["mean", "epsilon"], ["more2"]), ("Sqrt", ["more2"], ["root2"]),
+        ("Div", ["apart", "root2"], ["z"]),
+    ]  # fmt: skip
+    path = save(tmp_path / "m.onnx", nodes, {"x": x.shape}, {"y": x.shape, "z": x.shape}, {**axes, **epsilon})
+    results = run(tools, path, {"x": x})
+    for name, value in zip("yz", onnxruntime.InferenceSession(str(path)).run(["y", "z"], {"x": x}), strict=True):
+        np.testing.assert_allclose(results[name], value, rtol=1e-5, err_msg=name)
+
+
+def test_a_value_is_the_same_in_every_kernel(tools, tmp_path):
+    """The maximum of a column is one of its elements, although two kernels compute these, with other readers of the product."""
+    random = np.random.default_rng(2)
+    h, s, b = (random.standard_normal(shape).astype(np.float32) for shape in ((64, 128), 128, 128))
+    nodes = [
+        ("Mul", ["h", "s"], ["p"]), ("Add", ["p", "b"], ["x"]), ("ReduceMax", ["x"], ["most"], {"axes": [0]}), ("Equal", ["x", "most"], ["is"]),
+        ("Where", ["is", "p", "zero"], ["y"]), ("ReduceMin", ["x"], ["least"], {"axes": [0]}), ("Sub", ["x", "least"], ["above"]),
+        ("Sqrt", ["above"], ["root"]), ("Mul", ["root", "p"], ["z"]), ("Mul", ["h", "h"], ["one"]), ("Mul", ["copy", "copy"], ["other"]),
+        ("Sub", ["one", "other"], ["none"]), ("Sqrt", ["none"], ["nothing"]),
+    ]  # fmt: skip
+    path = save(tmp_path / "m.onnx", nodes, {"h": h.shape, "copy": h.shape}, {"y": h.shape, "z": h.shape, "nothing": h.shape},
+                {"s": s, "b": b, "zero": np.float32(0)})  # fmt: skip
+    results = run(tools, path, {"h": h, "copy": h})
+    assert (results["y"] != 0).any(axis=0).all()
+    assert np.isfinite(results["z"]).all()
+    assert (results["nothing"] == 0).all()
+
+
+@pytest.mark.parametrize("norm", ["reduce", "layer"])
+def test_a_vector_of_zeros_has_the_gradient_zero(tools, tmp_path, norm):
+    random = np.random.default_rng(3)
+    nodes = [("MatMul", ["x", "w"], ["h"])]
+    if norm == "reduce":  # as PyTorch exports F.normalize
+        nodes += [("ReduceL2", ["h"], ["l"], {"axes": [-1], "keepdims": 1}), ("Clip", ["l", "least"], ["c"]), ("Div", ["h", "c"], ["y"])]
+    else:
+        nodes += [("LpNormalization", ["h"], ["y"], {"axis": -1, "p": 2})]
+    path = save(tmp_path / "m.onnx", nodes, {"x": (4, 3)}, {"y": (4, 5)},
+                {"w": random.standard_normal((3, 5)).astype(np.float32), "least": np.float32(1e-12)})  # fmt: skip
+    plan = gridloom.compile(path, tmp_path / "m.plan", train=True, loss="mse(y, t)", optimizer="sgd(lr=0.1)", tools=tools.folder)
+    x = random.standard_normal((4, 3)).astype(np.float32)
+    x[2] = 0
+    step = gridloom.Trainer(plan).step({"x": x, "t": random.standard_normal((4, 5)).astype(np.float32)})
+    assert step["committed"] and np.isfinite(step["gradient_norm"]) and step["gradient_norm"] > 0
