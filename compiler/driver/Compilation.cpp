@@ -72,6 +72,10 @@ void Compilation::handle(Diagnostic &diagnostic) {
                    });
   std::string text =
       makeOneLine(isOfGraph ? diagnostic.str() : loom::describeWithNode(diagnostic, options.input));
+  // Only what cannot be parsed is at a place in the file.
+  if (auto place = dyn_cast<FileLineColLoc>(diagnostic.getLocation()); place && !module)
+    text = makeOneLine(place.getFilename().str()) + ":" + std::to_string(place.getLine()) + ": " +
+           text;
   switch (diagnostic.getSeverity()) {
   case DiagnosticSeverity::Error:
     hadError = true;

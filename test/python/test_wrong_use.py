@@ -641,6 +641,13 @@ def test_dumps_that_would_leave_phases_out(tools, tmp_path, monkeypatch):
     assert not (tmp_path / "n.plan").exists()
 
 
+def test_a_damaged_dump_is_refused_with_its_line(tools, split, tmp_path):
+    lines = (split / "ir" / "03-shard.mlir").read_text().splitlines()
+    (tmp_path / "half.mlir").write_text("\n".join(lines[: len(lines) // 2]))
+    line = refused(tools, "compile", "--start-from", "partition", tmp_path / "half.mlir", "-o", tmp_path / "m.plan")
+    assert re.match(r"error: .*half\.mlir:\d+: ", line)
+
+
 def test_a_plan_that_does_not_load_replaces_nothing(tools, tmp_path, monkeypatch):
     """A dump with an arena that is too small: the loader refuses the plan, and the old plan stays."""
     monkeypatch.chdir(tmp_path)
