@@ -14,6 +14,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <unordered_map>
@@ -370,6 +371,11 @@ std::optional<Cluster> gridloom::cluster::readCluster(const std::string &path, s
     return std::nullopt;
   }
   std::string start = "the cluster '" + makePrintable(path) + "' ";
+  // A folder opens like a file, and fails when it is read.
+  if (std::error_code code; std::filesystem::is_directory(path, code)) {
+    error = start + "cannot be read: it is a folder";
+    return std::nullopt;
+  }
   try {
     std::string text(std::istreambuf_iterator<char>(stream), {});
     if (isDeepJson(text)) {
@@ -383,6 +389,8 @@ std::optional<Cluster> gridloom::cluster::readCluster(const std::string &path, s
     error = start + "is not JSON: " + describe(exception);
   } catch (const Refusal &refusal) {
     error = start + "cannot be used: " + refusal.why;
+  } catch (const std::ios_base::failure &failure) {
+    error = start + "cannot be read: " + makePrintable(failure.code().message());
   }
   return std::nullopt;
 }

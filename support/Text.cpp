@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <iterator>
+#include <string_view>
 
 using namespace gridloom;
 
@@ -36,12 +37,18 @@ std::string gridloom::quoteForShell(const std::string &text) {
   return quoted + "'";
 }
 
+std::string gridloom::formatCount(int64_t count, const char *thing) {
+  return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
+}
+
 std::string gridloom::formatBytes(uint64_t bytes, const char *unit) {
   const char *units[] = {unit, "KiB", "MiB", "GiB", "TiB"};
   double value = double(bytes);
   size_t power = 0;
   for (; value >= 1024 && power + 1 < std::size(units); ++power)
     value /= 1024;
+  if (bytes == 1 && std::string_view(unit) == "bytes")
+    return "1 byte";
   char text[32];
   snprintf(text, sizeof text, power ? "%.1f %s" : "%.0f %s", value, units[power]);
   return text;

@@ -20,6 +20,9 @@ std::string makePrintable(const std::string &text);
 /// The text as a shell reads it back as one word: in quotes where it needs them.
 std::string quoteForShell(const std::string &text);
 
+/// "1 node", "2 nodes".
+std::string formatCount(int64_t count, const char *thing);
+
 /// "1.5 GiB"; below 1 KiB the number with `unit` behind it.
 std::string formatBytes(uint64_t bytes, const char *unit = "bytes");
 

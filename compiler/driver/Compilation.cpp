@@ -11,6 +11,7 @@
 #include "compiler/driver/ReadableNames.h"
 #include "compiler/driver/Registration.h"
 #include "compiler/driver/Ties.h"
+#include "compiler/planner/Meshes.h"
 #include "compiler/simulator/TimelineFile.h"
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Sharding.h"
@@ -20,6 +21,7 @@
 #include "runtime/core/plan.pb.h"
 #include "support/Text.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/FileSystem.h"
@@ -64,7 +66,16 @@ static std::string makeOneLine(const std::string &text) {
 /// Errors are one line, with the ONNX node where there is one; notes follow theirs. Remarks and
 /// warnings are kept for the report.
 void Compilation::handle(Diagnostic &diagnostic) {
-  std::string text = makeOneLine(loom::describeWithNode(diagnostic, options.input));
+  // A function is located at its graph, which is no node.
+  bool isOfGraph = module && llvm::any_of(module->getOps<func::FuncOp>(), [&](func::FuncOp func) {
+                     return func.getLoc() == diagnostic.getLocation();
+                   });
+  std::string text =
+      makeOneLine(isOfGraph ? diagnostic.str() : loom::describeWithNode(diagnostic, options.input));
+  // Only what cannot be parsed is at a place in the file.
+  if (auto place = dyn_cast<FileLineColLoc>(diagnostic.getLocation()); place && !module)
+    text = makeOneLine(place.getFilename().str()) + ":" + std::to_string(place.getLine()) + ": " +
+           text;
   switch (diagnostic.getSeverity()) {
   case DiagnosticSeverity::Error:
     hadError = true;
@@ -119,9 +130,9 @@ LogicalResult Compilation::checkOptions() {
     fail("--emit-onnx writes what the shard phase decides; this compilation does not run it");
     return failure();
   }
-  if (failed(checkTarget()) || failed(checkPrecision()) || failed(checkGradients()) ||
-      failed(checkTraining()) || failed(checkCluster()) || failed(checkStrategy()) ||
-      failed(checkMeasuring()))
+  if (failed(checkMesh()) || failed(checkTarget()) || failed(checkPrecision()) ||
+      failed(checkGradients()) || failed(checkTraining()) || failed(checkCluster()) ||
+      failed(checkStrategy()) || failed(checkMeasuring()))
     return failure();
   if (!options.startFrom.empty() && first > 1 &&
       (!options.mesh.empty() || cluster || !options.shard.empty() || options.microbatches) &&
@@ -181,6 +192,12 @@ std::string Compilation::getClusterFlag() const {
   return !options.cluster.empty()   ? "--cluster " + options.cluster
          : !options.devices.empty() ? "--devices " + options.devices
                                     : "";
+}
+
+/// That --mesh can be read.
+LogicalResult Compilation::checkMesh() {
+  OwningOpRef<ModuleOp> nowhere = ModuleOp::create(UnknownLoc::get(&context));
+  return failure(failed(parseMesh(*nowhere, options.mesh)));
 }
 
 /// Reads the cluster that the options name.
@@ -352,6 +369,11 @@ LogicalResult Compilation::load() {
       return failure();
     }
     module = parseSourceFile<ModuleOp>(options.input, &context);
+    if (std::string skipped = module ? findSkippedPhase(*module, options.input, first) : "";
+        !skipped.empty()) {
+      fail(skipped);
+      return failure();
+    }
     if (module && failed(checkDump(*module)))
       return failure();
     if (module && !options.gradientsOf.empty() && !(*module)->hasAttr(loom::kTies)) {
@@ -404,6 +426,9 @@ LogicalResult Compilation::checkChoice() {
     emitWarning(module->getLoc()) << "--microbatches " << options.microbatches
                                   << " does nothing: the plan has no pipeline; add an axis pipe to "
                                      "--mesh, e.g. pipe=2";
+  if (options.chunkMatmul && choice.options.mesh.empty())
+    emitWarning(module->getLoc()) << "--chunk-matmul " << options.chunkMatmul
+                                  << " does nothing: the plan is for one device";
   return success();
 }
 
@@ -588,6 +613,7 @@ LogicalResult Compilation::runPhase(size_t index) {
                                          std::chrono::steady_clock::now() - begin)
                                          .count()});
   if (phase.name != "emit") {
+    (*module)->setAttr(kPhase, StringAttr::get(&context, phase.name));
     std::string name;
     llvm::raw_string_ostream(name) << llvm::format("%02zu-", index + 1) << phase.name << ".mlir";
     dumps[name] = print(index);

@@ -37,6 +37,8 @@ public:
   Compilation(CompileOptions options, std::ostream &out, std::ostream &messages);
   /// Returns the exit code.
   int run();
+  /// Checks the options alone, before the model is read. Returns the exit code.
+  int check() { return failed(checkOptions()); }
   /// Decides how the program is split and simulates the result. `measured` times replace estimates;
   /// may be null. Emits nothing, and needs no weight files. Returns the exit code.
   int plan(const sim::MeasuredCosts *measured, PlanOutcome &outcome);
@@ -47,6 +49,7 @@ public:
 private:
   mlir::LogicalResult checkOptions();
   mlir::LogicalResult checkOutput();
+  mlir::LogicalResult checkMesh();
   mlir::LogicalResult checkTarget();
   mlir::LogicalResult checkCluster();
   mlir::LogicalResult checkPrecision();

@@ -17,6 +17,7 @@
 #include "passes/train/Optimizers.h"
 #include "passes/train/Parameters.h"
 #include "support/OutputFormat.h"
+#include "support/Text.h"
 #include "support/Usage.h"
 
 #include <CLI/CLI.hpp>
@@ -85,6 +86,13 @@ Examples:
       the same plan on other devices and links
   gridloom run model.plan --trace run.json && gridloom simulate model.plan --costs run.json
       the same with the times that steps took in a run)";
+
+/// Refuses an empty text, which would count as the option's absence.
+static CLI::Validator notEmpty() {
+  return CLI::Validator(
+      [](std::string &text) { return text.empty() ? std::string("it is empty") : std::string(); },
+      "");
+}
 
 /// The options that `compile` and `doctor` share.
 static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
@@ -163,7 +171,8 @@ static void addTrainOptions(CLI::App &verb, CompileOptions &all) {
   verb.add_option("--seed", options.seed,
                   "the seed of what --init draws, 0 by default; train --init-seed takes another "
                   "one. The order of samples has a seed of its own, train --seed");
-  verb.add_option("--accumulate", options.accumulate, "the same as --microbatches, with --train")
+  verb.add_option("--accumulate", options.accumulate,
+                  "the same as --microbatches, with --train, which takes at most 64")
       ->check(CLI::Range(1, 64));
   verb.add_option("--zero", all.zero,
                   "split what training keeps over the axes of data parallelism: 1 the optimizer's "
@@ -203,10 +212,11 @@ static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
           "(docs/strategy-files.md); "
           "random:SEED splits at random, for tests")
       ->capture_default_str();
-  verb.add_flag("!--no-seeds", options.seeds,
-                "leave known strategies out of those that --strategy auto chooses from, so that "
-                "searches remain, on a mesh that the planner chooses or on all axes of --mesh but "
-                "pipe");
+  verb.add_flag_callback(
+      "--no-seeds", [&options] { options.seeds = false; },
+      "leave known strategies out of those that --strategy auto chooses from, so that "
+      "searches remain, on a mesh that the planner chooses or on all axes of --mesh but "
+      "pipe");
   verb.add_option("--shard", options.shard,
                   "sharding of an input, output, weight or node: NAME=[{axis,...},{},...]; "
                   "NAME=stored[...] is how it lies in memory, {unreduced:{axis}} last leaves a "
@@ -250,9 +260,10 @@ static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
                   "threads that weigh candidates, which the choice does not depend on; default: as "
                   "many as the machine has, at most 4")
       ->check(CLI::Range(1, 64));
-  verb.add_flag("!--no-cudnn", options.target.cudnn,
-                "compute convolutions and attention on GPUs with matrix multiplications and "
-                "kernels instead of cuDNN");
+  verb.add_flag_callback(
+      "--no-cudnn", [&options] { options.target.cudnn = false; },
+      "compute convolutions and attention on GPUs with matrix multiplications and "
+      "kernels instead of cuDNN");
   verb.add_option("--cpu-arch", options.target.cpuArch,
                   "CPU to generate kernels for, by LLVM's name")
       ->capture_default_str();
@@ -272,7 +283,8 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
   verb->add_option("model", options.input, "the model (.onnx), or with --start-from a dump (.mlir)")
       ->required();
   verb->add_option("-o,--output", options.output,
-                   "folder to write; default: the model's name with .plan");
+                   "folder to write; default: the model's name with .plan")
+      ->check(notEmpty());
   addTargetOptions(*verb, options);
   addStrategyOptions(*verb, options);
   verb->add_option("--measure-best", options.measureBest,
@@ -373,6 +385,9 @@ static int runVerb(int argc, char **argv) {
   if (*compileVerb)
     return runCompile(compile);
   PlanOutcome outcome;
+  if ((*planVerb && !checkOutcome(planOutcome)) ||
+      (*simulateVerb && !checkOutcome(simulateOutcome)))
+    return 1;
   if (*planVerb) {
     int code = runPlan(planned, planOutcome.costs, outcome);
     return code ? code : showOutcome(outcome, planOutcome);
@@ -411,7 +426,12 @@ static int runVerb(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   openStandardFiles();
-  int code = runVerb(argc, argv);
+  int code = 1;
+  try {
+    code = runVerb(argc, argv);
+  } catch (const std::exception &error) { // of the standard library; the compiler throws none
+    std::cerr << "error: " << makePrintable(error.what()) << "\n";
+  }
   if (code != 0)
     return code;
   // Printed text may be the result that was asked for. A failure to print the summary was only a

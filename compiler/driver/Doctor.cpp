@@ -178,7 +178,7 @@ static int chooseSizes(const ModelBrief &brief, CompileOptions &options, bool is
   if (found.errors.empty())
     return 0;
   std::cerr << found.errors;
-  if (!tried.empty())
+  if (!tried.empty() && found.isOfSizes)
     std::cout << "  size   " << makePrintable(tried) << " and "
               << "others were tried, " << found.trials << " in all; --dim chooses others\n";
   return 1;
@@ -190,13 +190,20 @@ int gridloom::runDoctor(const CompileOptions &given) {
   if (isTraining) { // sizes do not depend on training
     options.train = TrainOptions();
     options.zero = 0;
+    options.bucketSize = CompileOptions().bucketSize;
   }
+  // Of the options, before sizes are tried without them.
+  CompileOptions alone = options;
+  alone.stopAfter = "shard";
+  if (int code = Compilation(alone, std::cout, std::cerr).check())
+    return code;
   ModelBrief brief;
   // The compilation itself reports unreadable models.
   if (readBrief(options.input, brief).empty() && chooseSizes(brief, options, isTraining))
     return 1;
   options.train = given.train;
   options.zero = given.zero;
+  options.bucketSize = given.bucketSize;
   TrainSurvey survey;
   if (isTraining)
     if (int code = examineTraining(options, survey))

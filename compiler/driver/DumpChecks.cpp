@@ -5,10 +5,12 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/DumpChecks.h"
 
+#include "compiler/driver/Phases.h"
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Sharding.h"
 #include "dialects/plan/Plan.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/Support/FileSystem.h"
@@ -84,6 +86,62 @@ static LogicalResult checkMachine(ModuleOp module) {
     return success();
   return module.emitError(
       "attribute 'dist.cluster' does not describe kinds of devices and levels of links");
+}
+
+/// Whether all functions are of a stage, as the partition phase makes them.
+static bool isPartitioned(ModuleOp module) {
+  return llvm::all_of(module.getOps<func::FuncOp>(), [](func::FuncOp func) {
+    return func->hasAttr(dist::kStage) && func->hasAttr(dist::kMicrobatches);
+  });
+}
+
+/// Whether no function computes anything by itself, outside of kernels and library calls.
+static bool isFused(ModuleOp module) {
+  return !module
+              .walk<WalkOrder::PreOrder>([](Operation *op) {
+                if (isa<plan::KernelOp>(op))
+                  return WalkResult::skip();
+                bool isLeft = op->getParentOfType<func::FuncOp>() &&
+                              isa_and_nonnull<loom::LoomDialect>(op->getDialect()) &&
+                              !isa<loom::GetWeightOp, loom::ConstantOp, loom::ReshapeOp,
+                                   loom::SliceOp, loom::YieldOp, loom::WhileOp, loom::IfOp>(op);
+                return isLeft ? WalkResult::interrupt() : WalkResult::advance();
+              })
+              .wasInterrupted();
+}
+
+/// Whether every buffer of its own has its size.
+static bool isAllocated(ModuleOp module) {
+  return !module
+              .walk([](plan::BufferOp buffer) {
+                return buffer.getBytes() ? WalkResult::advance() : WalkResult::interrupt();
+              })
+              .wasInterrupted();
+}
+
+/// The first phase that a program without kPhase has not been through, of those that later ones
+/// cannot do without; their passes refuse what else is missing.
+static size_t findNextPhase(ModuleOp module) {
+  size_t shard = *findPhase("shard"), schedule = *findPhase("schedule");
+  if (!module.getOps<plan::ProgramOp>().empty())
+    return isAllocated(module) ? schedule + 2 : schedule + 1;
+  if (!dist::getMesh(module))
+    return shard;
+  if (!isPartitioned(module))
+    return *findPhase("partition");
+  return isFused(module) ? schedule : *findPhase("fuse");
+}
+
+std::string gridloom::findSkippedPhase(ModuleOp module, StringRef file, size_t first) {
+  auto record = module->getAttrOfType<StringAttr>(kPhase);
+  std::optional<size_t> done = record ? findPhase(record.getValue()) : std::nullopt;
+  size_t next = done ? *done + 1 : findNextPhase(module);
+  if (first <= next)
+    return "";
+  std::string what = done ? "is the dump of phase " + getPhases()[*done].name.str()
+                          : "has not been through phase " + getPhases()[next].name.str();
+  return "'" + file.str() + "' " + what + "; continue with --start-from " +
+         getPhases()[next].name.str();
 }
 
 LogicalResult gridloom::checkDump(ModuleOp module, bool readsWeights) {

@@ -10,6 +10,14 @@
 
 namespace gridloom {
 
+/// The module's attribute that names the phase which ran last.
+inline constexpr llvm::StringLiteral kPhase = "loom.phase";
+
+/// Why a compilation cannot start from phase `first` with the program in `file`: phases between
+/// would be left out. By kPhase, or where the program was written by hand, by what is in it. Empty
+/// if it can.
+std::string findSkippedPhase(mlir::ModuleOp module, llvm::StringRef file, size_t first);
+
 /// Checks a program that may have been edited or moved: that the mesh has every axis it names, and,
 /// if `readsWeights`, that the model file with its weights exists. Fails with a diagnostic that
 /// names the operation or the file.

@@ -274,8 +274,9 @@ void Compilation::printCollectives(llvm::raw_ostream &os, const sim::ProgramRun 
     for (auto &[stage, sum] : stages)
       if (sum.bytes >= most.bytes)
         most = sum;
-    os << "  communication   " << key.first << " " << key.second << ": " << most.calls << " calls, "
-       << formatBytes(static_cast<uint64_t>(most.bytes), "B") << " sent per device\n";
+    os << "  communication   " << key.first << " " << key.second << ": "
+       << formatCount(most.calls, "call") << ", " << formatBytes(static_cast<uint64_t>(most.bytes))
+       << " sent per device\n";
   }
 }
 
@@ -381,9 +382,9 @@ void Compilation::printSummary() const {
   if (uint64_t limit = getMemoryLimit())
     os << "; limit " << formatBytes(limit);
   os << "\n";
-  os << "  code            " << emitted.kernels << " kernels, "
-     << formatBytes(uint64_t(emitted.kernelBytes), "B") << "; programs "
-     << formatBytes(uint64_t(emitted.programBytes), "B") << "\n";
+  os << "  code            " << formatCount(emitted.kernels, "kernel") << ", "
+     << formatBytes(uint64_t(emitted.kernelBytes)) << "; programs "
+     << formatBytes(uint64_t(emitted.programBytes)) << "\n";
   if (auto training = (*module)->getAttrOfType<DictionaryAttr>(loom::kTraining))
     printTraining(os, training);
   printEstimates(os);

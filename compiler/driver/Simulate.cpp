@@ -39,6 +39,15 @@ static LogicalResult fail(const Twine &message) {
 /// error, if it is missing.
 static std::string findDump(const std::string &input) {
   std::error_code error;
+  std::string lacks = input + ": is not a plan folder or a dump of a phase";
+  if (!fs::exists(input, error)) {
+    (void)fail(lacks + "; nothing has this name");
+    return "";
+  }
+  if (!fs::is_directory(input, error) && !StringRef(input).ends_with(".mlir")) {
+    (void)fail(lacks + " (.mlir); make a plan with gridloom compile");
+    return "";
+  }
   if (!fs::is_directory(input, error))
     return input;
   std::string name;
@@ -136,6 +145,10 @@ int gridloom::runSimulate(const SimulateOptions &options, PlanOutcome &outcome) 
   context.getDiagEngine().registerHandler([&](Diagnostic &diagnostic) {
     std::string text =
         makePrintable(llvm::json::fixUTF8(loom::describeWithNode(diagnostic, options.input)));
+    // Only what cannot be parsed is at a place in the file.
+    if (auto place = dyn_cast<FileLineColLoc>(diagnostic.getLocation()))
+      text = makePrintable(place.getFilename().str()) + ":" + std::to_string(place.getLine()) +
+             ": " + text;
     if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
       std::cerr << "error: " << text << "\n";
     return success();

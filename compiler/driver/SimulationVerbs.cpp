@@ -16,6 +16,7 @@
 #include <iostream>
 #include <limits>
 #include <sstream>
+#include <string_view>
 
 using namespace gridloom;
 
@@ -170,11 +171,66 @@ static Document describe(const PlanOutcome &outcome, bool forTools) {
   return document;
 }
 
+/// Why no report may be written to `folder`, in one line; empty if it may: the folder is new, or
+/// empty, or has an earlier report.
+static std::string findFolderObstacle(const fs::path &folder) {
+  std::error_code error;
+  if (!fs::exists(folder, error) ||
+      (fs::is_directory(folder, error) && fs::is_empty(folder, error)))
+    return "";
+  if (fs::exists(folder / "manifest.json", error))
+    return "'" + folder.string() + "' is a compiled plan; choose another --output";
+  if (!fs::exists(folder / "plan.strategy", error))
+    return "'" + folder.string() +
+           "' exists and has no report of gridloom plan; choose another --output";
+  return "";
+}
+
+/// Whether `path` is in the folder of a compiled plan, or in one of its folders.
+static bool isInPlan(const fs::path &path) {
+  std::error_code error;
+  fs::path folder = fs::weakly_canonical(path, error).parent_path();
+  for (const fs::path &each : {folder, folder.parent_path()})
+    if (fs::exists(each / "manifest.json", error) && fs::exists(each / "stage0.pb", error))
+      return true;
+  return false;
+}
+
+/// Whether a file is a trace, or still empty.
+static bool isTrace(const fs::path &path) {
+  static constexpr std::string_view start = "{\"displayTimeUnit\"";
+  std::ifstream file(path, std::ios::binary);
+  std::string text(start.size(), '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text.empty() || text == start;
+}
+
+/// Why no trace may be written to `path`, in one line; empty if it may. Devices and pipes are never
+/// replaced.
+static std::string findTraceObstacle(const fs::path &path) {
+  std::error_code error;
+  if (fs::is_directory(path, error))
+    return "--trace " + path.string() + " is a folder; name a file";
+  if (isInPlan(path))
+    return "--trace " + path.string() + " is in the folder of a plan; choose another file";
+  if (fs::is_regular_file(path, error) && !isTrace(path))
+    return "--trace " + path.string() + " exists and is not a trace; choose another file";
+  return "";
+}
+
+bool gridloom::checkOutcome(const OutcomeOptions &options) {
+  std::string error = options.folder.empty() ? "" : findFolderObstacle(options.folder);
+  if (error.empty() && !options.trace.empty())
+    error = findTraceObstacle(options.trace);
+  if (!error.empty())
+    std::cerr << "error: " << makePrintable(error) << "\n";
+  return error.empty();
+}
+
 /// Writes report.json and plan.strategy. Returns the error, or "".
 static std::string writeFolder(const PlanOutcome &outcome, const fs::path &folder) {
   std::error_code error;
-  if (fs::exists(folder / "manifest.json", error))
-    return "'" + folder.string() + "' is a compiled plan; choose another --output";
   if (fs::create_directories(folder, error); error)
     return "cannot make '" + folder.string() + "': " + error.message();
   std::map<std::string, std::string> files = outcome.files;

@@ -22,6 +22,10 @@ struct OutcomeOptions {
 /// Adds the options; `--output` only if `hasFolder`.
 void addOutcomeOptions(CLI::App &verb, OutcomeOptions &options, bool hasFolder);
 
+/// Whether the files that are asked for may be written, before time is spent: nothing but an
+/// earlier report or trace is replaced. Prints the error, in one line.
+bool checkOutcome(const OutcomeOptions &options);
+
 /// Prints the outcome and writes the files that are asked for. Returns the exit code.
 int showOutcome(const PlanOutcome &outcome, const OutcomeOptions &options);
 

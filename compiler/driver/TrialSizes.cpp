@@ -134,6 +134,7 @@ private:
   std::map<std::string, Guess> guesses; // of dimensions that are no sums
   std::map<Sizes, std::string> tried;
   int trials = 0, limit = kMaxTrials;
+  bool isOfSizes = false;
 };
 } // namespace
 
@@ -225,6 +226,7 @@ std::optional<Sizes> Search::findWorking() {
   // Errors that other sizes do not change are not about sizes.
   if (start.empty() || attempt(chooseLevel(1)) == errors)
     return std::nullopt;
+  isOfSizes = true;
   if (attempt(chooseLevel(1)).empty())
     return chooseLevel(1);
   if (std::optional<Sizes> found = findSum(start))
@@ -372,6 +374,7 @@ TrialResult Search::run() {
       result.remarks.push_back(name + "=" + std::to_string(all[name]) + " follows");
   }
   result.trials = trials;
+  result.isOfSizes = isOfSizes;
   return result;
 }
 

@@ -36,6 +36,7 @@ struct TrialResult {
   /// One line for each open dimension: other sizes that work, and dimensions that depend on it.
   std::vector<std::string> remarks;
   int trials = 0;
+  bool isOfSizes = false; ///< whether other sizes change the errors
 };
 
 /// Finds sizes for the dimensions of `brief` that `given` has no size for, and what each may be.

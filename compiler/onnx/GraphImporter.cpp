@@ -470,8 +470,9 @@ LogicalResult GraphImporter::addLengths(SmallVectorImpl<Value> &results,
       if (llvm::any_of(attributes, [&](DictionaryAttr other) {
             return other.getAs<StringAttr>(loom::kName) == added;
           }))
-        return emitError(function.getLoc()) << "output " << added << " has the name of the length "
-                                            << "of '" << name << "'; rename it";
+        return emitError(UnknownLoc::get(builder.getContext()))
+               << "output " << added << " has the name of the length of '" << name
+               << "'; rename it";
       results.push_back(dim.count);
       attributes.push_back(builder.getDictionaryAttr(
           {builder.getNamedAttr(loom::kName, added),
@@ -487,8 +488,9 @@ LogicalResult GraphImporter::addUpdates(SmallVectorImpl<Value> &results,
     if (llvm::any_of(attributes, [&](DictionaryAttr other) {
           return other.getAs<StringAttr>(loom::kName) == name;
         }))
-      return emitError(function.getLoc()) << "output " << name << " has the name of an initializer "
-                                          << "that training updates; rename it";
+      return emitError(UnknownLoc::get(builder.getContext()))
+             << "output " << name
+             << " has the name of an initializer that training updates; rename it";
     results.push_back(next);
     attributes.push_back(builder.getDictionaryAttr(
         {builder.getNamedAttr(loom::kName, name),
@@ -499,11 +501,39 @@ LogicalResult GraphImporter::addUpdates(SmallVectorImpl<Value> &results,
   return success();
 }
 
+/// Whether a declared shape may be `shape`, as far as it has numbers. Without dimensions it is
+/// often only left out.
+static bool agreesWith(const onnx::TensorShapeProto &declared, ArrayRef<int64_t> shape) {
+  if (declared.dim_size() == 0)
+    return true;
+  if (declared.dim_size() != static_cast<int>(shape.size()))
+    return false;
+  for (int i = 0; i < declared.dim_size(); ++i)
+    if (int64_t size = declared.dim(i).dim_value(); size > 0 && size != shape[i])
+      return false;
+  return true;
+}
+
+/// As the model writes it: [batch, 5].
+static std::string formatDeclared(const onnx::TensorShapeProto &shape) {
+  std::string text;
+  for (const auto &dim : shape.dim())
+    text += (text.empty() ? "" : ", ") + (!dim.dim_param().empty() ? dim.dim_param()
+                                          : dim.has_dim_value()    ? std::to_string(dim.dim_value())
+                                                                   : "?");
+  return "[" + text + "]";
+}
+
 LogicalResult GraphImporter::importOutputs() {
   SmallVector<Value> results;
   SmallVector<DictionaryAttr> attributes;
   for (const onnx::ValueInfoProto &output : graph.output()) {
     Location loc = NameLoc::get(builder.getStringAttr(output.name()));
+    if (llvm::any_of(attributes, [&](DictionaryAttr other) {
+          return other.getAs<StringAttr>(loom::kName).getValue() == output.name();
+        }))
+      return emitError(loc) << "output '" << output.name()
+                            << "' is listed twice; list it once in the model";
     Value value = getValue(output.name(), Emitter(builder, loc, "output '" + output.name() + "'"));
     if (!value)
       return failure();
@@ -524,9 +554,16 @@ LogicalResult GraphImporter::importOutputs() {
     attributes.push_back(describe(output, getShape(value)));
   }
   if (results.empty())
-    return emitError(function.getLoc()) << "the model has no outputs";
+    return emitError(UnknownLoc::get(builder.getContext())) << "the model has no outputs";
   if (failed(addLengths(results, attributes)) || failed(addUpdates(results, attributes)))
     return failure();
+  for (auto [output, value] : llvm::zip(graph.output(), results)) {
+    const auto &declared = output.type().tensor_type().shape();
+    if (!lengths->lookup(value) && !agreesWith(declared, getShape(value)))
+      emitWarning(NameLoc::get(builder.getStringAttr(output.name())))
+          << "output '" << output.name() << "' is declared as " << formatDeclared(declared)
+          << ", but computed as " << toString(getShape(value));
+  }
   func::ReturnOp::create(builder, function.getLoc(), results);
   function.setFunctionType(
       builder.getFunctionType(function.getArgumentTypes(), ValueRange(results).getTypes()));

@@ -8,6 +8,7 @@
 #include "compiler/onnx/GraphImporter.h"
 #include "compiler/onnx/ModelSummary.h"
 #include "support/Document.h"
+#include "support/Text.h"
 
 #include "onnx-ml.pb.h"
 #include "llvm/ADT/STLExtras.h"
@@ -17,6 +18,8 @@ using namespace gridloom;
 using namespace gridloom::onnx_import;
 
 std::string gridloom::describe(const BriefValue &value) {
+  if (!value.hasShape)
+    return value.name + " " + value.type + " without a shape";
   std::string shape;
   for (const BriefDim &dim : value.dims)
     shape += (shape.empty() ? "" : ", ") + (dim.isOpen() ? dim.name : std::to_string(dim.size));
@@ -25,7 +28,7 @@ std::string gridloom::describe(const BriefValue &value) {
 
 static BriefValue describeValue(const onnx::ValueInfoProto &value) {
   const onnx::TypeProto_Tensor &type = value.type().tensor_type();
-  BriefValue brief{value.name(), formatElementType(type.elem_type()), {}};
+  BriefValue brief{value.name(), formatElementType(type.elem_type()), {}, type.has_shape()};
   for (int i = 0; i < type.shape().dim_size(); ++i)
     brief.dims.push_back({getDimName(value, i), type.shape().dim(i).dim_value()});
   return brief;
@@ -43,7 +46,7 @@ std::string gridloom::readBrief(const std::string &path, ModelBrief &brief) {
   }
   const onnx::GraphProto &graph = model.proto->graph();
   brief.size =
-      std::to_string(graph.node_size()) + " nodes, " + bytesCell(bytes).text + " of weights";
+      formatCount(graph.node_size(), "node") + ", " + bytesCell(bytes).text + " of weights";
   for (const onnx::ValueInfoProto &input : graph.input())
     if (!weights.contains(input.name()))
       brief.inputs.push_back(describeValue(input));

@@ -24,6 +24,7 @@ struct BriefDim {
 struct BriefValue {
   std::string name, type; ///< "x", "float"
   std::vector<BriefDim> dims;
+  bool hasShape = true; ///< whether the model declares `dims`
 };
 
 struct ModelBrief {
@@ -32,7 +33,7 @@ struct ModelBrief {
   std::vector<std::string> dims; ///< open dimensions of the inputs, each once
 };
 
-/// "x float [batch, 16]"
+/// "x float [batch, 16]", or "x float without a shape"
 std::string describe(const BriefValue &value);
 
 /// Reads no weights. The error is one line; empty on success.

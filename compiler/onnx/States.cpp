@@ -75,7 +75,7 @@ LogicalResult onnx_import::declareStates(func::FuncOp function, const ImportOpti
         return failure();
     }
     if (!found)
-      return emitError(function.getLoc())
+      return emitError(UnknownLoc::get(function.getContext()))
              << "--state " << input << "=" << output << ": the model has no input '" << input
              << "'; its inputs are " << listInputs(function);
   }

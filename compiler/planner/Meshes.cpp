@@ -26,7 +26,7 @@ FailureOr<MeshSpec> gridloom::parseMesh(ModuleOp module, StringRef text) {
   MeshSpec mesh;
   int64_t devices = 1;
   for (StringRef part : llvm::split(text, ',')) {
-    if (part.empty())
+    if (text.empty()) // one device
       continue;
     auto [name, number] = part.split('=');
     int64_t size;

@@ -61,7 +61,8 @@ inline constexpr llvm::StringLiteral kUpdates = "loom.updates";
 /// The name of an operation's ONNX node; several are joined with " + ".
 std::string getNodeName(mlir::Location loc);
 /// "node 'NAME': " and the text of `diagnostic`. Only the text if there is no name, if the name is
-/// `whole`, the model's, or if the text already begins with another description of the node.
+/// `whole`, the model's, or if the text already names the node, or an input, output or state that
+/// the name is of.
 std::string describeWithNode(const mlir::Diagnostic &diagnostic, llvm::StringRef whole = "");
 
 } // namespace gridloom::loom

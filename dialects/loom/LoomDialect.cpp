@@ -52,5 +52,8 @@ std::string gridloom::loom::describeWithNode(const Diagnostic &diagnostic, Strin
   std::string node = getNodeName(diagnostic.getLocation()), text = diagnostic.str();
   if (node.empty() || node == whole || StringRef(text).contains("'" + node + "': "))
     return text;
+  for (StringRef what : {"node", "input", "output", "state"})
+    if (StringRef(text).contains((what + " '" + node + "'").str()))
+      return text;
   return "node '" + node + "': " + text;
 }

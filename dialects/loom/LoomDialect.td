@@ -33,6 +33,7 @@ def LoomDialect : Dialect {
     | `loom.training` | module | of a training step: the usual `learning_rate`, the texts of `losses` and `optimizer` |
     | `loom.model` | module | path, size and digest of the model file |
     | `loom.precision` | module | the `--precision` in use: tf32, bf16 or f16; absent for f32 |
+    | `loom.phase` | module | the phase that ran last; `--start-from` refuses to leave one out |
     | `loom.folded` | module | initializers whose values were folded into the program |
   }];
   let dependentDialects = ["::gridloom::dist::DistDialect"];

@@ -92,8 +92,10 @@ LogicalResult StageAssignment::requireOperations(ArrayRef<Operation *> anchored)
                              << "the model cannot be cut into " << stages << " stages: it has "
                              << anchored.size() << " operation"
                              << (anchored.size() == 1 ? "" : "s");
-  for (auto [i, op] : llvm::enumerate(anchored))
-    error << (i ? ", " : ": ") << "'" << loom::getNodeName(op->getLoc()) << "'";
+  constexpr size_t kMostNamed = 6;
+  if (anchored.size() <= kMostNamed)
+    for (auto [i, op] : llvm::enumerate(anchored))
+      error << (i ? ", " : ": ") << "'" << loom::getNodeName(op->getLoc()) << "'";
   return error << "; use a smaller '" << axis.getValue() << "' axis";
 }
 

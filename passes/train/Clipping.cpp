@@ -45,7 +45,7 @@ std::optional<ClipSpec> ClipSpec::parse(const std::string &text, std::string &er
     if (limit && *limit >= kMinPositive && *limit <= kMaxLimit)
       spec.limit = *limit;
     else
-      fault = "has limit " + call.arguments.front() + ", no number from 1e-37 to 1e30";
+      fault = "has limit " + call.arguments.front() + ", which is not a number from 1e-37 to 1e30";
   }
   if (fault.empty())
     return spec;

@@ -90,7 +90,7 @@ struct InitReader {
   double number(const std::string &word) {
     std::optional<double> value = parseNumber(word);
     if (!value)
-      fail("has '" + word + "', no number");
+      fail("has '" + word + "', which is not a number");
     return value.value_or(0);
   }
   void expect(size_t count, const char *names) {
@@ -157,7 +157,7 @@ struct InitReader {
       return readNumbers();
     bool isXavier = name.consume_front("xavier_");
     if ((!isXavier && !name.consume_front("kaiming_")) || (name != "normal" && name != "uniform"))
-      return fail("is no known distribution");
+      return fail("is not a known distribution");
     expect(0, "none");
     spec.isNormal = name == "normal";
     isXavier ? readXavier() : readKaiming();

@@ -25,22 +25,24 @@ std::string LossScaleSpec::read(const std::string &key, const std::string &word)
   if (key == "interval") {
     std::optional<int64_t> steps = parseInteger(word);
     interval = steps.value_or(0);
-    return interval >= 1 ? "" : fail("no whole number from 1");
+    return interval >= 1 ? "" : fail("which is not a whole number from 1");
   }
   std::optional<double> number = parseNumber(word);
   if (key == "growth") {
     growth = number.value_or(0);
-    return growth >= 1 && growth <= kMost ? "" : fail("no number from 1 to 2^60");
+    return growth >= 1 && growth <= kMost ? "" : fail("which is not a number from 1 to 2^60");
   }
   if (key == "backoff") {
     backoff = number.value_or(0);
-    return backoff >= kLeast && backoff < 1 ? "" : fail("no number from 2^-60 to below 1");
+    return backoff >= kLeast && backoff < 1 ? ""
+                                            : fail("which is not a number from 2^-60 to below 1");
   }
   if (key != "init" && key != "min")
     return "has no setting " + key;
   (key == "init" ? init : min) = number.value_or(0);
-  return number && *number >= kLeast && *number <= kMost ? ""
-                                                         : fail("no number from 2^-60 to 2^60");
+  return number && *number >= kLeast && *number <= kMost
+             ? ""
+             : fail("which is not a number from 2^-60 to 2^60");
 }
 
 std::optional<LossScaleSpec> LossScaleSpec::parse(const std::string &text, std::string &error) {
@@ -52,7 +54,7 @@ std::optional<LossScaleSpec> LossScaleSpec::parse(const std::string &text, std::
     spec.kind = Kind::Static;
     spec.init = *number;
     if (*number < kLeast || *number > kMost)
-      fault = "is no number from 2^-60 to 2^60";
+      fault = "is not a number from 2^-60 to 2^60";
   } else if (call.name == "dynamic") {
     spec.kind = Kind::Dynamic;
     if (fault.empty() && !call.arguments.empty())

@@ -61,7 +61,7 @@ public:
   int64_t readInteger(const std::string &key, const std::string &word) {
     std::optional<int64_t> value = parseInteger(word);
     if (!value)
-      fail("has " + key + "=" + word + ", no whole number of 64 bits");
+      fail("has " + key + "=" + word + ", which is not a whole number of 64 bits");
     return value.value_or(0);
   }
 
@@ -75,7 +75,7 @@ public:
     for (llvm::StringRef part : parts) {
       std::optional<double> weight = parseNumber(part.trim().str());
       if (!isList || !weight || *weight < 0 || *weight > kMaxWeight) {
-        fail("has " + key + "=" + word + ", no list [1, 0.5] of numbers from 0 to 1e6");
+        fail("has " + key + "=" + word + ", which is not a list [1, 0.5] of numbers from 0 to 1e6");
         return {};
       }
       weights.push_back(*weight);
@@ -88,7 +88,7 @@ public:
   double readNumber(const std::string &key, const std::string &word) {
     std::optional<double> value = parseNumber(word);
     if (!value)
-      fail("has " + key + "=" + word + ", no number");
+      fail("has " + key + "=" + word + ", which is not a number");
     return value.value_or(0);
   }
 
@@ -131,7 +131,7 @@ static void readSetting(Reader &reader, LossSpec &loss, const std::string &key,
   } else if (key == "label_smoothing" && isOfLabels) {
     loss.labelSmoothing = reader.readNumber(key, word);
     if (loss.labelSmoothing < 0 || loss.labelSmoothing > 1)
-      reader.fail("has label_smoothing=" + word + ", no number from 0 to 1");
+      reader.fail("has label_smoothing=" + word + ", which is not a number from 0 to 1");
   } else {
     reader.fail("has no '" + key + "'");
   }
@@ -149,7 +149,7 @@ std::optional<LossSpec> LossSpec::parse(const std::string &text, std::string &er
   const auto *row =
       llvm::find_if(kKinds, [&](const KindName &each) { return call.name == each.name; });
   if (row == std::end(kKinds)) {
-    reader.fail("is no known loss");
+    reader.fail("is not a known loss");
   } else {
     loss.kind = row->kind;
     bool isOutput = loss.kind == Kind::Output;
@@ -174,7 +174,7 @@ std::optional<MetricSpec> MetricSpec::parse(const std::string &text, std::string
   metric.text = text;
   metric.name = call.name;
   if (metric.name != "accuracy")
-    reader.fail("is no known metric");
+    reader.fail("is not a known metric");
   reader.expectArguments(2, "logits and labels");
   for (const auto &[key, word] : call.settings) {
     if (key == "axis")

@@ -29,7 +29,9 @@ private:
     return {builder, NameLoc::get(builder.getStringAttr(text)), value};
   }
   LogicalResult fail(StringRef text, const Twine &error) {
-    return function.emitError("'") << text << "': " << error;
+    std::string what = ("'" + text + "'").str(), why = error.str();
+    // A loss may be the name of an output alone.
+    return function.emitError() << (StringRef(why).starts_with(what) ? "" : what + ": ") << why;
   }
 
   func::FuncOp function;
@@ -103,6 +105,9 @@ LogicalResult ObjectiveBuilder::addLoss(const LossSpec &spec, Objective &objecti
                         getAxis(spec.axis, *prediction));
   if (!error.empty())
     return function.emitError() << error;
+  if (target && Value(*target) == Value(*prediction))
+    return function.emitError() << "loss '" << spec.text << "': the target '" << spec.target
+                                << "' is the output itself; name a new input or another tensor";
   std::optional<LossParts> parts = buildLoss(spec, *prediction, target, error);
   if (!parts)
     return function.emitError() << error;

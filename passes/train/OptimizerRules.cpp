@@ -48,13 +48,13 @@ std::optional<double> RuleSetting::parse(const std::string &word) const {
 std::string RuleSetting::describeFault() const {
   switch (range) {
   case Rate:
-    return "no number from 0 to 1e6";
+    return "which is not a number from 0 to 1e6";
   case Share:
-    return "no number from 0 to below 1";
+    return "which is not a number from 0 to below 1";
   case Positive:
-    return "no number from 1e-37 to 1";
+    return "which is not a number from 1e-37 to 1";
   case Size:
-    return "no whole number from 1";
+    return "which is not a whole number from 1";
   case Flag:
     return "neither true nor false";
   }

@@ -55,7 +55,7 @@ struct RuleSetting {
 
   /// The value of a setting written as `word`; nullopt if it is out of range.
   std::optional<double> parse(const std::string &word) const;
-  /// "no number from 0 to 1e6" and the like.
+  /// "which is not a number from 0 to 1e6" and the like.
   std::string describeFault() const;
   /// "eps=1e-08", or "lr=NUMBER" where there is no default.
   std::string describe() const;

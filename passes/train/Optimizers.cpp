@@ -65,7 +65,7 @@ std::optional<Optimizer> Optimizer::parse(const std::string &text, std::string &
   const Rule *rule = llvm::find_if(getRules(), [&](const Rule &r) { return r.name == call.name; });
   if (!fault.empty() || rule == getRules().end()) {
     auto names = llvm::map_range(getRules(), [](const Rule &r) { return r.name.str(); });
-    return fail(fault.empty() ? "is no rule" : fault, "one of " + llvm::join(names, ", "));
+    return fail(fault.empty() ? "is not a known rule" : fault, "one of " + llvm::join(names, ", "));
   }
   Optimizer optimizer(*rule);
   if (!call.arguments.empty())

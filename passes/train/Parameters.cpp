@@ -28,7 +28,7 @@ std::string ParameterPattern::parse(StringRef text) {
   if (limit.consume_front("rank<=")) {
     maxRank = parseInteger(limit.trim().str());
     if (!maxRank || *maxRank < 0)
-      return "has rank<=" + limit.str() + ", no whole number from 0";
+      return "has rank<=" + limit.str() + ", which is not a whole number from 0";
   }
   return "";
 }
@@ -61,7 +61,7 @@ std::string ParameterRules::Rule::read(StringRef setting) {
       place = &rateFactor;
   }
   if (!place)
-    return "has '" + setting.str() + "', which is no setting";
+    return "has '" + setting.str() + "', which is not a setting";
   std::optional<double> value = parseNumber(number.trim().str());
   if (!value || *value < 0 || *value > kMaxRate)
     return "has '" + setting.str() + "', whose number is not from 0 to 1e6";

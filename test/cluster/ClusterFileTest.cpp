@@ -119,6 +119,8 @@ TEST_F(ClusterFileTest, DevicesThatShareCores) {
 TEST_F(ClusterFileTest, FilesThatAreNotJson) {
   EXPECT_FALSE(readCluster("/nowhere/c.json", error));
   EXPECT_EQ(error, "cannot read the cluster '/nowhere/c.json'");
+  EXPECT_FALSE(readCluster("/", error));
+  EXPECT_EQ(error, "the cluster '/' cannot be read: it is a folder");
   EXPECT_THAT(refuse(""), HasSubstr("is not JSON: line 1, column 1"));
   EXPECT_THAT(refuse("{\n \"devices\": [,]}"), HasSubstr("is not JSON: line 2, column 14"));
   EXPECT_THAT(refuse(std::string(100'000, '[')), HasSubstr("more than 64 lists and objects"));

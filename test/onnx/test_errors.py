@@ -126,6 +126,7 @@ REFUSALS = {
         model([node("Add", ["x", "q"], name="a")]),
         "Add 'a': reads 'q', which no input, initializer or node provides",
     ),
+    "an output twice": (model([RELU], outputs=["y", "y"]), "output 'y' is listed twice; list it once in the model"),
     "no such output": (model([RELU], outputs=["z"]), "reads 'z', which no input, initializer or node provides"),
     "opset too new": (model([RELU], opset=99), "opset 99 is not one of 1 to 28"),
     "operator of an old opset": (

@@ -225,6 +225,7 @@ def test_few_layers_tell_which_candidates_are_slower(tools, tmp_path, name, clus
     [
         ("a=2,pipe=2,stage=2", "the strategy 'search' cannot use mesh 'a=2,pipe=2,stage=2'; a plan has one pipeline axis"),
         ("a=2,pipe=64", "the model cannot be cut into 64 stages"),
+        ("a=2,pipe=64", " operations; use a smaller 'pipe' axis"),
         ("a=2,b=2,c=2,d=2,e=2", "a search splits over at most 4 axes, mesh 'a=2,b=2,c=2,d=2,e=2' has 5; join axes"),
     ],
 )

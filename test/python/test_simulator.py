@@ -278,6 +278,26 @@ def test_the_planner_chooses_for_a_plan_too(tools, mlp, tmp_path):
     assert file.read_text().startswith("# mine")
 
 
+def test_no_foreign_file_is_replaced(tools, mlp, compiled, tmp_path):
+    """A trace in place of the model, of a plan's file or of a report, and a report among other files."""
+    model = tmp_path / "m.onnx"
+    model.write_bytes(mlp.read_bytes())
+    options = ["plan", model, "--dim", "batch=16"]
+    assert refused(tools, *options, "--trace", model).endswith("m.onnx exists and is not a trace; choose another file")
+    assert model.read_bytes() == mlp.read_bytes()
+    for name in ("manifest.json", "new.json", "ir/new.json"):
+        line = refused(tools, "simulate", compiled(""), "--trace", compiled("") / name)
+        assert line.endswith(f"{name} is in the folder of a plan; choose another file")
+    assert "is a folder; name a file" in refused(tools, "simulate", compiled(""), "--trace", tmp_path)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "notes.txt").write_text("mine")
+    line = refused(tools, *options, "-o", tmp_path / "results")
+    assert line.endswith("results' exists and has no report of gridloom plan; choose another --output")
+    assert [path.name for path in (tmp_path / "results").iterdir()] == ["notes.txt"]
+    for _ in range(2):  # a trace replaces a trace
+        tools.call("simulate", compiled(""), "--trace", tmp_path / "t.json")
+
+
 def test_several_specialisations(tools, mlp, tmp_path):
     found = plan(tools, mlp, "--dim", "batch=4,16", "--trace", tmp_path / "t.json")
     assert [program["dims"] for program in found["programs"]] == ["batch=4", "batch=16"]
@@ -288,6 +308,12 @@ def test_several_specialisations(tools, mlp, tmp_path):
 
 def test_what_is_refused(tools, mlp, compiled, tmp_path):
     assert "no plan, or one without its programs" in refused(tools, "simulate", tmp_path)
+    assert "nofile: is not a plan folder or a dump of a phase; nothing has this name" in refused(tools, "simulate", "nofile")
+    assert "(.mlir); make a plan with gridloom compile" in refused(tools, "simulate", mlp)
+    (whole,) = (compiled("data=2") / "ir").glob("*-allocate.mlir")
+    lines = whole.read_text().splitlines()
+    (tmp_path / "half.mlir").write_text("\n".join(lines[: len(lines) // 2]))
+    assert re.search(r"half\.mlir:\d+: ", refused(tools, "simulate", tmp_path / "half.mlir"))
     (dump,) = (compiled("data=2") / "ir").glob("*-communicate.mlir")
     assert "holds no scheduled programs" in refused(tools, "simulate", dump)
     assert "the plan needs 4 devices" in refused(tools, "simulate", compiled("data=2,model=2"), "--cluster", write_pair(tmp_path))

@@ -151,7 +151,7 @@ def test_fans(tools, tmp_path):
 
 REFUSED = {
     "no such weight": (["--init", "v*: zeros"], "--init 'v*: zeros': no weight of the model has such a name"),
-    "no distribution": (["--init", "*: gauss"], "--init '*: gauss' is no known distribution"),
+    "no distribution": (["--init", "*: gauss"], "--init '*: gauss' is not a known distribution"),
     "fans of a vector": (["--init", "*: xavier_normal"], "has fewer than two dimensions"),
     "a seed of nothing": (["--seed", "3"], "--seed 3 goes with --init"),
 }

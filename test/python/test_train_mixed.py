@@ -258,13 +258,13 @@ def test_python_goes_on_past_overflows(tools, tmp_path):
 
 
 REFUSED = {
-    "dynamic(init=0)": "has init=0, no number from 2^-60 to 2^60",
-    "dynamic(growth=0.5)": "has growth=0.5, no number from 1",
-    "dynamic(backoff=1)": "has backoff=1, no number from 2^-60 to below 1",
-    "dynamic(interval=0)": "has interval=0, no whole number from 1",
+    "dynamic(init=0)": "has init=0, which is not a number from 2^-60 to 2^60",
+    "dynamic(growth=0.5)": "has growth=0.5, which is not a number from 1",
+    "dynamic(backoff=1)": "has backoff=1, which is not a number from 2^-60 to below 1",
+    "dynamic(interval=0)": "has interval=0, which is not a whole number from 1",
     "dynamic(init=1, min=2)": "begins below its min",
     "dynamic(decay=1)": "has no setting decay",
-    "-1": "is no number from 2^-60 to 2^60",
+    "-1": "is not a number from 2^-60 to 2^60",
     "static": "is neither dynamic, a number nor off",
 }
 

@@ -24,7 +24,9 @@ LOSS = ["--loss", "mse(y, t)"]
 REFUSED = {
     "no loss": ([], "--train needs a --loss"),
     "no such output": (["--loss", "mse(z, t)"], "'z' is not an output of the model; its outputs are 'y'"),
-    "no such loss": (["--loss", "mae(y, t)"], "is no known loss"),
+    "an output against itself": (["--loss", "mse(y, y)"], "the target 'y' is the output itself; name a new input or another tensor"),
+    "only a name": (["--loss", "foo"], "error: 'foo' is not an output of the model; its outputs are 'y'"),
+    "no such loss": (["--loss", "mae(y, t)"], "is not a known loss"),
     "labels of another shape": (["--loss", "cross_entropy(y, x)"], "target 'x' is"),
     "no such optimizer": ([*LOSS, "--optimizer", "adamx"], "adamx"),
     "no such weight": ([*LOSS, "--param", "v*: frozen"], "'v*: frozen': no weight of the model has such a name"),

@@ -73,6 +73,7 @@ def refused(tools, *arguments, code: int = 1) -> str:
         (["generate", "m.plan", "--tokens=1", "--temperature=-nan"], "--temperature: Value -nan is not a number; see"),
         (["compile", "m.onnx", "--memory-limit=-1"], "--memory-limit: Value -1 not in range 1 to "),
         (["compile", "m.onnx", "--memory-limit=0"], "--memory-limit: Value 0 not in range 1 to "),
+        (["compile", "m.onnx", "-o", ""], "--output: it is empty; see gridloom compile --help"),
         (["explain", "m.plan", "--collective", "x"], "--collective: Value x not in range 0 to 1073741824; see"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -131,6 +132,55 @@ def test_the_doctor_tells_what_cannot_be_compiled(tools, tmp_path):
     result = tools.call("doctor", path, check=False)
     assert result.returncode == 1 and "x float [n]" in result.stdout
     assert "'u'" in result.stderr and "Bernoulli" in result.stderr
+
+
+def test_the_doctor_tells_of_sizes_only_what_they_change(tools, tmp_path):
+    from onnx import TensorProto, helper
+
+    def refuse(name, type, shape):
+        values = [helper.make_tensor_value_info("x", type, shape), helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+        graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], name="r")], "g", values[:1], values[1:])
+        result = tools.call("doctor", zoo.save(helper.make_model(graph), tmp_path / name), check=False)
+        assert result.returncode == 1
+        return result
+
+    shapeless = refuse("shapeless.onnx", TensorProto.FLOAT, None)
+    assert "1 node, " in shapeless.stdout and "input  x float without a shape\n" in shapeless.stdout
+    texts = refuse("texts.onnx", TensorProto.STRING, ["n"])
+    assert texts.stderr == "error: input 'x' has element type STRING, which is not supported\n"
+    assert "--dim" not in texts.stdout
+
+
+def test_the_doctor_reads_options_first(tools, bert):
+    result = tools.call("doctor", bert, "--mesh", "foo", check=False)
+    assert result.returncode == 1 and result.stdout == ""
+    assert result.stderr == "error: cannot read 'foo' in --mesh; write name=size, e.g. data=2,model=2\n"
+
+
+def test_errors_of_the_graph_name_no_node(tools, model, tmp_path):
+    line = refused(tools, "compile", model, "--dim", "batch=4", "--state", "a=b", "-o", tmp_path / "m.plan")
+    assert line.startswith("error: --state a=b: the model has no input 'a'")
+    for mesh in ("data=2,", ",data=2"):
+        line = refused(tools, "compile", model, "--dim", "batch=4", "--mesh", mesh, "-o", tmp_path / "m.plan")
+        assert line.startswith("error: cannot read '' in --mesh")
+
+
+def test_declared_shapes_are_compared(tools, tmp_path):
+    from onnx import TensorProto, helper
+
+    def compile(declared):
+        values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", ["b", 4]), ("y", declared))]
+        graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], name="r")], "g", values[:1], values[1:])
+        path = zoo.save(helper.make_model(graph), tmp_path / "m.onnx")
+        return tools.compile(path, tmp_path / "m.plan", "--dim", "b=2").stderr
+
+    assert compile(["b", 5]) == "warning: output 'y' is declared as [b, 5], but computed as [2, 4]\n"
+    assert compile(["b", 4]) == compile(["n", None]) == compile(None) == ""
+
+
+def test_a_chunk_needs_devices(tools, model, tmp_path):
+    result = tools.compile(model, tmp_path / "m.plan", "--dim", "batch=4", "--chunk-matmul", "4")
+    assert result.stderr == "warning: --chunk-matmul 4 does nothing: the plan is for one device\n"
 
 
 def with_cache(path, total: str):
@@ -567,6 +617,35 @@ def test_dumps_that_say_what_is_not_so(tools, tmp_path, monkeypatch):
     assert "the weights are in 'mlp.onnx', which does not exist; continue in the folder" in line
     monkeypatch.chdir(tmp_path)
     tools.call("compile", "--start-from", "partition", dump, "-o", "again.plan")
+
+
+def test_dumps_that_would_leave_phases_out(tools, tmp_path, monkeypatch):
+    """Every dump with every phase: it starts from the next one or an earlier one, also without the record of its phase."""
+    monkeypatch.chdir(tmp_path)
+    zoo.save(zoo.mlp([16, 32, 8], zoo.Random(0, scale=0.2)), "mlp.onnx")
+    tools.compile("mlp.onnx", "m.plan", "--dim", "batch=4", "--mesh", "data=2", "--dump-ir", "dumps")
+    dumps = sorted((tmp_path / "dumps").iterdir())
+    phases = [dump.stem[3:] for dump in dumps] + ["emit"]
+    for i, dump in enumerate(dumps):
+        for phase in phases[i + 2 :]:
+            line = refused(tools, "compile", "--start-from", phase, dump, "-o", "n.plan")
+            assert line == f"error: '{dump}' is the dump of phase {phases[i]}; continue with --start-from {phases[i + 1]}"
+    for name, first in [("02-simplify", "shard"), ("03-shard", "partition"), ("06-layout", "fuse"), ("08-schedule", "allocate")]:
+        text, count = re.subn(r', loom\.phase = "\w+"', "", (tmp_path / "dumps" / f"{name}.mlir").read_text())
+        assert count == 1
+        (tmp_path / "hand.mlir").write_text(text)
+        for phase in phases[phases.index(first) + 1 :]:
+            line = refused(tools, "compile", "--start-from", phase, "hand.mlir", "-o", "n.plan")
+            assert line == f"error: 'hand.mlir' has not been through phase {first}; continue with --start-from {first}"
+        tools.compile("hand.mlir", f"{first}.plan", "--start-from", first, *(["--mesh", "data=2"] if first == "shard" else []))
+    assert not (tmp_path / "n.plan").exists()
+
+
+def test_a_damaged_dump_is_refused_with_its_line(tools, split, tmp_path):
+    lines = (split / "ir" / "03-shard.mlir").read_text().splitlines()
+    (tmp_path / "half.mlir").write_text("\n".join(lines[: len(lines) // 2]))
+    line = refused(tools, "compile", "--start-from", "partition", tmp_path / "half.mlir", "-o", tmp_path / "m.plan")
+    assert re.match(r"error: .*half\.mlir:\d+: ", line)
 
 
 def test_a_plan_that_does_not_load_replaces_nothing(tools, tmp_path, monkeypatch):

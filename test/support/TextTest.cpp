@@ -26,6 +26,9 @@ TEST(QuoteForShell, WhereAShellNeedsIt) {
 
 TEST(FormatBytes, TheLargestUnitThatLeavesOne) {
   EXPECT_EQ(formatBytes(0), "0 bytes");
+  EXPECT_EQ(formatBytes(1), "1 byte");
+  EXPECT_EQ(formatCount(1, "node"), "1 node");
+  EXPECT_EQ(formatCount(2, "node"), "2 nodes");
   EXPECT_EQ(formatBytes(1023), "1023 bytes");
   EXPECT_EQ(formatBytes(1023, "B"), "1023 B");
   EXPECT_EQ(formatBytes(1536), "1.5 KiB");

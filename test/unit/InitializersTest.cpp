@@ -59,11 +59,11 @@ TEST(Initializers, Gains) {
 
 TEST(Initializers, RefusesWhatIsNoDistribution) {
   std::pair<const char *, const char *> cases[] = {
-      {"gauss(0, 1)", "is no known distribution"},
-      {"xavier", "is no known distribution"},
+      {"gauss(0, 1)", "is not a known distribution"},
+      {"xavier", "is not a known distribution"},
       {"normal(0)", "has 1 numbers in its parentheses where normal takes a mean and a deviation"},
       {"normal(0, -1)", "has deviation -1, which is below 0"},
-      {"normal(0, x)", "has 'x', no number"},
+      {"normal(0, x)", "has 'x', which is not a number"},
       {"uniform(2, 1)", "has the larger number first"},
       {"ones(3)", "has 1 numbers in its parentheses where ones takes none"},
       {"zeros(a=1)", "has no 'a'"},

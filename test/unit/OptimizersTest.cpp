@@ -678,25 +678,25 @@ TEST(Texts, OfRulesAreInTheHelp) {
 TEST(Texts, ThatAreNoOptimizerAreRefused) {
   const std::pair<const char *, const char *> faults[] = {
       {"", "optimizer '' has no name at its start; give one of sgd, adam, "},
-      {"adamx", "optimizer 'adamx' is no rule; give one of sgd, adam, adamw"},
+      {"adamx", "optimizer 'adamx' is not a known rule; give one of sgd, adam, adamw"},
       {"adam(lr=1", "lacks ')'"},
       {"adam(0.1)", "has '0.1' without '=' and a value; give adam(lr=0.001"},
-      {"adam(lr=x)", "has lr=x, no number from 0 to 1e6"},
-      {"adam(lr=-1)", "has lr=-1, no number from 0 to 1e6"},
-      {"adam(lr=nan)", "has lr=nan, no number from 0 to 1e6"},
-      {"adam(lr=1e7)", "has lr=1e7, no number"},
+      {"adam(lr=x)", "has lr=x, which is not a number from 0 to 1e6"},
+      {"adam(lr=-1)", "has lr=-1, which is not a number from 0 to 1e6"},
+      {"adam(lr=nan)", "has lr=nan, which is not a number from 0 to 1e6"},
+      {"adam(lr=1e7)", "has lr=1e7, which is not a number"},
       {"adam(lr=1, lr=2)", "has lr twice"},
       {"adam(momentum=0.9)", "has no setting momentum; give adam(lr=0.001, beta1="},
-      {"adam(beta2=1)", "has beta2=1, no number from 0 to below 1"},
-      {"adam(eps=0)", "has eps=0, no number from 1e-37 to 1"},
-      {"adam(eps=1e-38)", "no number from 1e-37 to 1"},
+      {"adam(beta2=1)", "has beta2=1, which is not a number from 0 to below 1"},
+      {"adam(eps=0)", "has eps=0, which is not a number from 1e-37 to 1"},
+      {"adam(eps=1e-38)", "which is not a number from 1e-37 to 1"},
       {"sgd(nesterov=1)", "has nesterov=1, neither true nor false"},
       {"sgd(nesterov=true)", "needs momentum above 0 and dampening=0"},
       {"sgd(nesterov=true, momentum=0.9, dampening=0.1)", "needs momentum above 0"},
       {"lamb", "lacks lr=; give lamb(lr=NUMBER"},
-      {"adafactor(lr=1, min_factored=0)", "has min_factored=0, no whole number from 1"},
-      {"adafactor(lr=1, min_factored=1.5)", "no whole number from 1"},
-      {"sgd(ema=1)", "has ema=1, no number from 0 to below 1"},
+      {"adafactor(lr=1, min_factored=0)", "has min_factored=0, which is not a whole number from 1"},
+      {"adafactor(lr=1, min_factored=1.5)", "which is not a whole number from 1"},
+      {"sgd(ema=1)", "has ema=1, which is not a number from 0 to below 1"},
   };
   for (auto [text, expected] : faults) {
     std::string error;
@@ -710,15 +710,15 @@ TEST(Texts, ThatAreNoParameterSettingsAreRefused) {
       {"", "parameter setting '' has no ':' behind its pattern; give 'PATTERN: SETTING"},
       {"w frozen", "has no ':' behind its pattern"},
       {": frozen", "has no pattern before its ':'"},
-      {"w:", "has '', which is no setting"},
-      {"w: frozen,", "has '', which is no setting"},
-      {"w: cold", "has 'cold', which is no setting"},
-      {"w: lr=0.1", "has 'lr=0.1', which is no setting"},
+      {"w:", "has '', which is not a setting"},
+      {"w: frozen,", "has '', which is not a setting"},
+      {"w: cold", "has 'cold', which is not a setting"},
+      {"w: lr=0.1", "has 'lr=0.1', which is not a setting"},
       {"w: lr*x", "has 'lr*x', whose number is not from 0 to 1e6"},
       {"w: lr*", "has 'lr*', whose number is not from 0"},
       {"w: weight_decay=-1", "whose number is not from 0 to 1e6"},
       {"w: weight_decay=1e300", "whose number is not from 0 to 1e6"},
-      {"rank<=x: frozen", "has rank<=x, no whole number from 0"},
+      {"rank<=x: frozen", "has rank<=x, which is not a whole number from 0"},
   };
   for (auto [text, expected] : faults) {
     std::string error;
@@ -734,9 +734,9 @@ TEST(Texts, ThatAreNoLimitAreRefused) {
       {"norm", "has not one limit, a number"},
       {"norm(1, 2)", "has not one limit"},
       {"norm(limit=1)", "has not one limit"},
-      {"norm(0)", "has limit 0, no number from 1e-37 to 1e30"},
-      {"value(-1)", "has limit -1, no number"},
-      {"value(1e31)", "has limit 1e31, no number"},
+      {"norm(0)", "has limit 0, which is not a number from 1e-37 to 1e30"},
+      {"value(-1)", "has limit -1, which is not a number"},
+      {"value(1e31)", "has limit 1e31, which is not a number"},
   };
   for (auto [text, expected] : faults) {
     std::string error;

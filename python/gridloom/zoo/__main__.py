@@ -103,7 +103,9 @@ def main(arguments: list[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     parameters = sum(int(np.prod(t.dims)) for t in model.graph.initializer)
-    print(f"{path}: {len(model.graph.node)} nodes, {parameters / 1e6:.1f} M parameters, opset {options.opset}")
+    count = f"{parameters / 1e6:.1f} M" if parameters >= 1e6 else f"{parameters:,}"
+    nodes = len(model.graph.node)
+    print(f"{path}: {nodes} node{'' if nodes == 1 else 's'}, {count} parameters, opset {options.opset}")
     return 0
 
 
