@@ -418,6 +418,9 @@ def test_what_is_refused(tools, plans, tmp_path):
     write(tools, plan, page)  # a page of its own is replaced
     assert "exists and is no page" in refused(tools, 1, *ask, "-o", tmp_path)
     assert "cannot be written: No such file or directory" in refused(tools, 1, *ask, "-o", tmp_path / "none" / "page.html")
+    inside, before = plan / "manifest.json", (plan / "manifest.json").read_bytes()
+    assert f"{inside} is inside the plan {plan}; name a file outside of it" in refused(tools, 1, *ask, "--force", "-o", inside)
+    assert inside.read_bytes() == before
 
 
 def make_trace(*events) -> str:
