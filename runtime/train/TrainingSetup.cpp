@@ -164,6 +164,10 @@ static void makeConstants(TrainingSetup &setup) {
     if (!padTo.empty() && std::ranges::count(input->dimNames, padTo))
       throw usage("--input " + name + ": it has the dimension '" + padTo +
                   "' of --pad-to, whose size each batch chooses; give it as data");
+    for (const fs::path &data : {setup.settings.data, setup.settings.evalData})
+      if (!data.empty() && DataSet::contains(data, name))
+        throw usage("--input " + name + ": data " + data.string() + " has " + getNpyName(name) +
+                    ", which this value would replace; leave the option or the array out");
     std::optional<Generator> generator = Generator::parse(text);
     setup.constants[name] =
         generator ? generate(*generator, name, input->type, input->shape, setup.begin.seed)
