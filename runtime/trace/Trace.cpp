@@ -8,6 +8,7 @@
 #include "runtime/core/Error.h"
 #include "runtime/trace/ChromeTrace.h"
 #include "support/FileSwap.h"
+#include "support/Text.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -107,18 +108,21 @@ RunStats gridloom::rt::combineStats(std::span<const RunStats> ranks) {
 }
 
 std::string gridloom::rt::formatStats(const RunStats &stats) {
-  char text[256];
-  int length = std::snprintf(text, sizeof(text), "compute %.1f ms", stats.compute);
-  std::string line(text, size_t(length));
-  if (stats.communication > 0) {
-    length = std::snprintf(text, sizeof(text), " | comm %.1f ms | exposed %.1f ms | overlap %.0f%%",
-                           stats.communication, stats.exposed, 100 * stats.overlap);
-    line.append(text, size_t(length));
-  }
-  if (stats.isPipeline) {
-    length = std::snprintf(text, sizeof(text), " | bubble %.0f%%", 100 * stats.bubble);
-    line.append(text, size_t(length));
-  }
+  char text[64];
+  auto formatTime = [&](const char *name, double ms) {
+    std::snprintf(text, sizeof(text), "%s %.*f ms", name, gridloom::getDigits(ms, 1), ms);
+    return std::string(text);
+  };
+  auto formatShare = [&](const char *name, double share) {
+    std::snprintf(text, sizeof(text), " | %s %.0f%%", name, 100 * share);
+    return std::string(text);
+  };
+  std::string line = formatTime("compute", stats.compute);
+  if (stats.communication > 0)
+    line += formatTime(" | comm", stats.communication) + formatTime(" | exposed", stats.exposed) +
+            formatShare("overlap", stats.overlap);
+  if (stats.isPipeline)
+    line += formatShare("bubble", stats.bubble);
   return line;
 }
 

@@ -60,7 +60,7 @@ RunStats computeStats(std::span<const TraceEvent> events, int64_t begin, int64_t
 /// The mean over ranks of each figure; `wall` is the slowest rank's.
 RunStats combineStats(std::span<const RunStats> ranks);
 
-/// "compute 8.1 ms | comm 3.0 ms | exposed 0.4 ms | overlap 87% | bubble 6%"; parts that do not
+/// "compute 8.1 ms | comm 3.0 ms | exposed 0.40 ms | overlap 87% | bubble 6%"; parts that do not
 /// apply are left out.
 std::string formatStats(const RunStats &stats);
 

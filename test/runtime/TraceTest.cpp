@@ -65,6 +65,8 @@ TEST(TraceTest, CombinesRanks) {
   EXPECT_DOUBLE_EQ(both.wall, 12);
   EXPECT_DOUBLE_EQ(both.compute, 6);
   EXPECT_EQ(formatStats(both), "compute 6.0 ms");
+  both.compute = 0.0123;
+  EXPECT_EQ(formatStats(both), "compute 0.012 ms");
 }
 
 TEST(TraceTest, WritesChromesFormat) {
