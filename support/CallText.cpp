@@ -27,7 +27,7 @@ public:
         readArgument();
       while (fault.empty() && accept(','));
       if (!accept(')'))
-        fail("lacks ')' or ',' before '" + std::string(rest) + "'");
+        fail("lacks ')' or ',' before " + describeRest());
     }
     skipSpace();
     return rest.empty() ? fault : fail("has '" + std::string(rest) + "' behind it");
@@ -39,6 +39,10 @@ private:
     if (fault.empty())
       fault = std::move(what);
     return fault;
+  }
+
+  std::string describeRest() const {
+    return rest.empty() ? "the end" : "'" + std::string(rest) + "'";
   }
 
   void skipSpace() { rest.remove_prefix(std::min(rest.find_first_not_of(" \t"), rest.size())); }
@@ -73,7 +77,7 @@ private:
   void readArgument() {
     std::string word = readWord();
     if (word.empty()) {
-      fail("lacks an argument before '" + std::string(rest) + "'");
+      fail("lacks an argument before " + describeRest());
     } else if (!accept('=')) {
       if (!call.settings.empty())
         fail("has '" + word + "' without '=' behind a setting");

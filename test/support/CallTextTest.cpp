@@ -56,10 +56,11 @@ TEST(CallText, QuotesHoldAnyName) {
 TEST(CallText, SaysWhatIsWrong) {
   EXPECT_EQ(getFault(""), "has no name at its start");
   EXPECT_EQ(getFault("(x)"), "has no name at its start");
-  EXPECT_EQ(getFault("f(x"), "lacks ')' or ',' before ''");
+  EXPECT_EQ(getFault("f(x"), "lacks ')' or ',' before the end");
   EXPECT_EQ(getFault("f(x y)"), "lacks ')' or ',' before 'y)'");
   EXPECT_EQ(getFault("f(x) y"), "has 'y' behind it");
   EXPECT_EQ(getFault("f(,x)"), "lacks an argument before ',x)'");
+  EXPECT_EQ(getFault("f(x,"), "lacks an argument before the end");
   EXPECT_EQ(getFault("f(x,)"), "lacks an argument before ')'");
   EXPECT_EQ(getFault("f(x=)"), "has no value behind x=");
   EXPECT_EQ(getFault("f(x=1, x=2)"), "has x twice");
