@@ -97,6 +97,17 @@ std::string gridloom::syncPath(const fs::path &path) {
   return "";
 }
 
+bool gridloom::isInside(const fs::path &path, const fs::path &folder) {
+  std::error_code error;
+  fs::path at = fs::weakly_canonical(fs::absolute(path, error), error);
+  while (!at.empty() && !fs::equivalent(at, folder, error)) {
+    if (at == at.parent_path()) // the root
+      return false;
+    at = at.parent_path();
+  }
+  return !at.empty();
+}
+
 NewFile::~NewFile() {
   if (!fresh.empty())
     unlink(fresh.c_str());

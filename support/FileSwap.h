@@ -38,6 +38,9 @@ inline std::string replaceFile(const std::filesystem::path &given,
 /// Succeeds where the file system cannot sync, as some cannot sync folders.
 std::string syncPath(const std::filesystem::path &path);
 
+/// Whether `path`, which need not exist, is `folder` or inside of it; follows links.
+bool isInside(const std::filesystem::path &path, const std::filesystem::path &folder);
+
 /// A file that gets its name when `commit` is called, so that several can be replaced once all of
 /// them are written. The destructor removes what is not committed. Devices and pipes are written to
 /// at once.

@@ -8,12 +8,20 @@
 #include "support/JsonDepth.h"
 
 #include <algorithm>
-#include <iterator>
+#include <cerrno>
+#include <cstring>
 
 using namespace gridloom;
 
 Json gridloom::readJson(std::istream &stream, std::string &error) {
-  std::string text(std::istreambuf_iterator<char>(stream), {});
+  std::string text;
+  char block[1 << 14];
+  while (stream.read(block, sizeof block), stream.gcount() > 0)
+    text.append(block, size_t(stream.gcount()));
+  if (stream.bad()) { // as of a folder, which can be opened
+    error = std::string("cannot be read: ") + strerror(errno);
+    return Json();
+  }
   error = isDeepJson(text) ? "has " + describeDeepJson() : "";
   Json value = error.empty() ? Json::parse(text, nullptr, /*allow_exceptions=*/false) : Json();
   if (value.is_discarded())

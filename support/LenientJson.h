@@ -21,8 +21,8 @@ namespace gridloom {
 
 using Json = nlohmann::ordered_json;
 
-/// Reads a file. If it is no JSON, or nests too deeply to be copied and printed (JsonDepth.h),
-/// `error` is "is not JSON" or the like; else "".
+/// Reads a file. If it cannot be read, is not JSON, or nests too deeply to be copied and printed
+/// (JsonDepth.h), `error` is "is not JSON" or the like; else "".
 Json readJson(std::istream &stream, std::string &error);
 
 /// null if it is absent.

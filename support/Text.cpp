@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "support/Text.h"
 
+#include <cmath>
 #include <cstdio>
 #include <iterator>
 #include <string_view>
@@ -52,6 +53,14 @@ std::string gridloom::formatBytes(uint64_t bytes, const char *unit) {
   char text[32];
   snprintf(text, sizeof text, power ? "%.1f %s" : "%.0f %s", value, units[power]);
   return text;
+}
+
+int gridloom::getDigits(double number, int least) {
+  int digits = least;
+  for (double shown = std::abs(number) * std::pow(10, least - 1);
+       shown > 0 && shown < 1 && digits < 6; shown *= 10)
+    ++digits;
+  return digits;
 }
 
 std::string gridloom::toHex(std::span<const std::byte> bytes) {

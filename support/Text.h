@@ -26,6 +26,10 @@ std::string formatCount(int64_t count, const char *thing);
 /// "1.5 GiB"; below 1 KiB the number with `unit` behind it.
 std::string formatBytes(uint64_t bytes, const char *unit = "bytes");
 
+/// How many digits after the point show `number` with two that are not leading zeros: `least`, or
+/// up to six for small ones.
+int getDigits(double number, int least);
+
 /// Two lower-case hexadecimal digits for each byte.
 std::string toHex(std::span<const std::byte> bytes);
 

@@ -83,6 +83,17 @@ CLI::Validator gridloom::numberWithin(double least, double most) {
   return CLI::Validator(check, range.get_description());
 }
 
+CLI::Validator gridloom::wholeNumberFrom(uint64_t least) {
+  std::string from = std::to_string(least);
+  auto check = [least, from](std::string &text) {
+    uint64_t number = 0;
+    bool isWhole = CLI::detail::lexical_cast(text, number) && text.find('-') == std::string::npos;
+    return isWhole && number >= least ? std::string()
+                                      : "Value " + text + " is not a whole number from " + from;
+  };
+  return CLI::Validator(check, "from " + from);
+}
+
 std::string gridloom::describeUsageError(const CLI::App &app, const CLI::ParseError &error,
                                          const std::string &program) {
   auto [verb, call] = findVerb(app, program);

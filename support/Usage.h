@@ -6,6 +6,7 @@
 #ifndef GRIDLOOM_SUPPORT_USAGE_H
 #define GRIDLOOM_SUPPORT_USAGE_H
 
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -23,6 +24,9 @@ std::string suggest(const std::string &name, std::span<const std::string> known)
 
 /// Accepts numbers from `least` to `most`. CLI::Range accepts NaN, too.
 CLI::Validator numberWithin(double least, double most);
+
+/// Accepts whole numbers from `least`. CLI::Range accepts -1 as the largest number without a sign.
+CLI::Validator wholeNumberFrom(uint64_t least);
 
 /// One line that says what is wrong with a command line, what may have been meant, and which --help
 /// gives more: that of `program`, or of a verb of it. `app` has parsed as far as it could.

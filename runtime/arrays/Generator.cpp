@@ -18,8 +18,8 @@ using namespace gridloom;
 using namespace gridloom::rt;
 
 const char *const gridloom::rt::kInputGrammar =
-    "FILE.npy, a number, ones, zeros, randn, normal(MEAN,DEVIATION), uniform(LOW,HIGH) or "
-    "randint(LOW,HIGH), HIGH excluded";
+    "FILE.npy, a number, ones, zeros, randn, randn(MEAN,DEVIATION), normal(MEAN,DEVIATION), "
+    "uniform(LOW,HIGH) or randint(LOW,HIGH), HIGH excluded";
 
 static Error refuse(const std::string &text) { return {ErrorCode::InvalidArgument, text}; }
 

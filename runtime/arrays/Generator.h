@@ -27,9 +27,9 @@ struct Generator {
   enum Kind { Constant, Normal, Integers, Uniform } kind = Constant;
   /// The constant; mean and deviation; or the lowest and the highest, the latter excluded.
   double first = 0, second = 0;
-  /// Reads a number, ones, zeros, randn, normal(MEAN,DEVIATION), uniform(LOW,HIGH) or
-  /// randint(LOW,HIGH). Nothing when `text` is none of them, and so a path. Throws InvalidArgument
-  /// when it has a generator's name but not its form.
+  /// Reads a number, ones, zeros, randn or normal, alone or with (MEAN,DEVIATION),
+  /// uniform(LOW,HIGH) or randint(LOW,HIGH). Nothing when `text` is none of them, and so a path.
+  /// Throws InvalidArgument when it has a generator's name but not its form.
   static std::optional<Generator> parse(const std::string &text);
   bool isRandom() const { return kind != Constant; }
 };

@@ -10,6 +10,7 @@
 #include "runtime/cli/Job.h"
 #include "runtime/core/Error.h"
 #include "support/OutputFormat.h"
+#include "support/Text.h"
 #include "support/Usage.h"
 
 #include <CLI/CLI.hpp>
@@ -101,13 +102,15 @@ struct Measured {
 };
 } // namespace
 
+static Cell timeCell(double ms, int digits) { return numberCell(ms, getDigits(ms, digits)); }
+
 static void tellDevice(Document &document, const RunStats &usual, const RunStats &stepped) {
   document.addField("graph_launches", numberCell(usual.graphs, 0));
-  document.addField("device_ms", numberCell(usual.device, 3));
-  document.addField("stepped_median_ms", numberCell(stepped.wall, 2));
-  document.addField("stepped_device_ms", numberCell(stepped.device, 3));
-  document.addField("stepped_busy_ms", numberCell(stepped.busy, 3));
-  document.addField("kernels_ms", numberCell(stepped.kernels, 3));
+  document.addField("device_ms", timeCell(usual.device, 3));
+  document.addField("stepped_median_ms", timeCell(stepped.wall, 2));
+  document.addField("stepped_device_ms", timeCell(stepped.device, 3));
+  document.addField("stepped_busy_ms", timeCell(stepped.busy, 3));
+  document.addField("kernels_ms", timeCell(stepped.kernels, 3));
   // The share of a run outside of its steps, which are timed separately.
   auto share = [&](double span) { return span > 0 ? 100 * (span - stepped.busy) / span : 0; };
   document.addField("stepped_gap_percent", numberCell(share(stepped.device), 1));
@@ -127,18 +130,18 @@ static void tell(const Job &job, const BenchSettings &settings, const Measured &
       !loopback.empty())
     document.addField("transport", loopback);
   document.addField("runs", settings.iterations);
-  document.addField("median_ms", numberCell(median.wall, 2));
-  document.addField("fastest_ms", numberCell(fastest->wall, 2));
-  document.addField("slowest_ms", numberCell(slowest->wall, 2));
-  document.addField("compute_ms", numberCell(stepped.compute, 2));
+  document.addField("median_ms", timeCell(median.wall, 2));
+  document.addField("fastest_ms", timeCell(fastest->wall, 2));
+  document.addField("slowest_ms", timeCell(slowest->wall, 2));
+  document.addField("compute_ms", timeCell(stepped.compute, 2));
   if (stepped.communication > 0 && !measured.apart.empty()) {
     RunStats serial = getMedian(measured.apart);
     double shorter = std::min(serial.compute, serial.communication);
     // Clamp, since noise on a busy machine may exceed what can be hidden.
     double hidden = shorter > 0 ? std::clamp((serial.wall - stepped.wall) / shorter, 0.0, 1.0) : 0;
-    document.addField("communication_ms", numberCell(stepped.communication, 2));
-    document.addField("exposed_ms", numberCell(stepped.exposed, 2));
-    document.addField("serial_median_ms", numberCell(serial.wall, 2));
+    document.addField("communication_ms", timeCell(stepped.communication, 2));
+    document.addField("exposed_ms", timeCell(stepped.exposed, 2));
+    document.addField("serial_median_ms", timeCell(serial.wall, 2));
     document.addField("hidden_percent", numberCell(100 * hidden, 0));
   }
   if (stepped.isPipeline)

@@ -378,7 +378,7 @@ std::vector<CollectiveTime> gridloom::rt::timeCollectives(Device &device, Transp
 
 static int bench(const Collective &collective, Settings settings) {
   if (settings.begin == 0)
-    throw Error(ErrorCode::InvalidArgument, "-b 0 grows to nothing; begin with 1 byte or more");
+    throw Error(ErrorCode::InvalidArgument, "-b 0: sizes begin with 1 byte or more");
   if (settings.begin > settings.end)
     throw Error(ErrorCode::InvalidArgument, "-b " + std::to_string(settings.begin) +
                                                 " is above -e " + std::to_string(settings.end));

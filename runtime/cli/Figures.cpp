@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Figures.h"
 
+#include "support/Text.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -33,13 +35,23 @@ static std::vector<RunStats> sortByWall(std::span<const RunStats> runs) {
 }
 
 RunStats gridloom::rt::getMedian(std::span<const RunStats> runs) {
-  return sortByWall(runs)[runs.size() / 2];
+  std::vector<RunStats> sorted = sortByWall(runs);
+  size_t middle = sorted.size() / 2;
+  if (sorted.size() % 2)
+    return sorted[middle];
+  std::span<const RunStats> two = std::span(sorted).subspan(middle - 1, 2);
+  RunStats mean = combineStats(two); // whose wall and device times are the larger ones
+  mean.wall = (two[0].wall + two[1].wall) / 2;
+  mean.device = (two[0].device + two[1].device) / 2;
+  return mean;
 }
 
 std::string gridloom::rt::formatSpread(std::span<const RunStats> runs) {
   std::vector<RunStats> sorted = sortByWall(runs);
   char text[160];
-  snprintf(text, sizeof text, "%zu runs: median %.2f ms, fastest %.2f ms, slowest %.2f ms",
-           runs.size(), sorted[runs.size() / 2].wall, sorted.front().wall, sorted.back().wall);
+  double median = getMedian(runs).wall, fastest = sorted.front().wall, slowest = sorted.back().wall;
+  snprintf(text, sizeof text, "%zu runs: median %.*f ms, fastest %.*f ms, slowest %.*f ms",
+           runs.size(), getDigits(median, 2), median, getDigits(fastest, 2), fastest,
+           getDigits(slowest, 2), slowest);
   return text;
 }

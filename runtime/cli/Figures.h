@@ -14,7 +14,8 @@ namespace gridloom::rt {
 /// elsewhere.
 RunStats gatherStats(Session &session, const RunStats &mine);
 
-/// The run with the median wall time; `runs` must not be empty.
+/// The run with the median wall time, or the mean of the two in the middle; `runs` must not be
+/// empty.
 RunStats getMedian(std::span<const RunStats> runs);
 
 /// "20 runs: median 12.1 ms, fastest 11.8 ms, slowest 13.9 ms"

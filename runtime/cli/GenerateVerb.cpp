@@ -216,8 +216,10 @@ Verb gridloom::rt::addGenerate(CLI::App &app) {
       ->capture_default_str();
   verb->add_option("--top-k", settings->sampling.topK, "draw among so many of the likeliest")
       ->check(CLI::Range(int64_t(1), int64_t(1) << 32));
-  verb->add_option("--temperature", settings->sampling.temperature,
-                   "draw by softmax(logits / T); default: the likeliest token, with --top-k 1.0")
+  verb->add_option(
+          "--temperature", settings->sampling.temperature,
+          "draw by softmax(logits / T); 0 takes the likeliest token; default: 1 with --top-k, "
+          "else 0")
       ->check(numberWithin(0, 1e6));
   verb->add_option("--stop", settings->stop, "token that ends a prompt's output; may be repeated")
       ->allow_extra_args(false);

@@ -60,7 +60,9 @@ void gridloom::rt::addPlanOptions(CLI::App &verb, JobSettings &settings) {
   verb.add_option("--input", settings.inputs, std::string("value of an input: ") + kInputGrammar)
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
-  verb.add_option("--seed", settings.seed, "seed of the random inputs")->capture_default_str();
+  verb.add_option("--seed", settings.seed, "seed of the random inputs")
+      ->check(wholeNumberFrom(0))
+      ->capture_default_str();
   verb.add_option("--entry", settings.entry, "entry of the plan")->capture_default_str();
   verb.add_option("--dim,--dims", settings.dims,
                   "NAME=SIZE[,NAME=SIZE]: which specialisation, if the inputs do not determine it")

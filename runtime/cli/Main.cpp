@@ -35,7 +35,8 @@ Verbs that need the compiler (gridloom-compile, found beside this program):
   explain --alternatives      The same for every other split of a collective's value
   inspect model.onnx          Show a model's inputs, outputs, operators and weights
 
-Every verb has --help. Exit codes: 0 done, 1 failed, 2 wrong usage.)";
+Every verb has --help. Exit codes: 0 done, 1 failed or refused, 2 the command line cannot be parsed.
+Values that are only checked later, such as those of --mesh and --dim, are refused with 1.)";
 
 /// Prints any error as one line.
 static int report(const std::string &text, int code) {

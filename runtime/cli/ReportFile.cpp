@@ -6,31 +6,42 @@
 #include "runtime/cli/ReportFile.h"
 
 #include "runtime/core/Error.h"
+#include "runtime/core/Plan.h"
 
 #include <fstream>
 
 using namespace gridloom;
 using namespace gridloom::rt;
 
-Json gridloom::rt::readPlanFile(const std::filesystem::path &plan, const char *name) {
-  std::filesystem::path path = plan / name;
-  std::ifstream file(path);
+Json gridloom::rt::readPlanFile(const std::filesystem::path &plan, const char *name,
+                                std::string &fault) {
+  std::ifstream file(plan / name);
+  fault.clear();
   if (!file)
     return nullptr;
-  std::string error;
-  Json content = readJson(file, error);
-  if (!content.is_object())
+  Json content = readJson(file, fault);
+  if (content.is_object())
+    return content;
+  if (fault.empty() || fault == "is not JSON")
+    fault = "is not a JSON object";
+  return nullptr;
+}
+
+Json gridloom::rt::readPlanFile(const std::filesystem::path &plan, const char *name) {
+  std::string fault;
+  Json content = readPlanFile(plan, name, fault);
+  if (!fault.empty())
     throw Error(ErrorCode::InvalidPlan,
-                path.string() + (error.starts_with("has") ? " " + error : " is not a JSON object") +
-                    "; compile the plan again");
+                (plan / name).string() + " " + fault + "; compile the plan again");
   return content;
 }
 
 Json gridloom::rt::readReport(const std::filesystem::path &plan) {
   Json report = readPlanFile(plan, "report.json");
-  if (report.is_null())
-    throw Error(ErrorCode::InvalidArgument,
-                (plan / "report.json").string() +
-                    " cannot be read; it takes a folder that 'gridloom compile' wrote");
-  return report;
+  if (!report.is_null())
+    return report;
+  requirePlanFolder(plan);
+  throw Error(ErrorCode::InvalidPlan,
+              plan.string() + " has no report.json: copy it from the folder that 'gridloom "
+                              "compile' wrote, or compile the plan again");
 }

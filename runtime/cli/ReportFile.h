@@ -15,8 +15,12 @@ namespace gridloom::rt {
 /// A JSON file in a plan's folder; null if it is missing. Throws InvalidPlan if it is not an
 /// object.
 Json readPlanFile(const std::filesystem::path &plan, const char *name);
+/// The same for readers that can do without it: if it is not an object, null, and `fault` is "is
+/// not a JSON object" or the like; else "".
+Json readPlanFile(const std::filesystem::path &plan, const char *name, std::string &fault);
 
-/// A plan's report.json. Throws if it is missing or not a JSON object.
+/// A plan's report.json. Throws InvalidPlan if `plan` is no plan's folder, or the report is missing
+/// or not a JSON object.
 Json readReport(const std::filesystem::path &plan);
 
 } // namespace gridloom::rt

@@ -14,9 +14,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <iostream>
 
 using namespace gridloom;
@@ -69,25 +66,6 @@ static void prepareOutput(const RunSettings &settings, const EntrySpecialisation
       throw Error(ErrorCode::InvalidArgument, (fs::path(settings.output) / name).string() +
                                                   " exists; choose another --output or --force");
   }
-}
-
-/// Fail before a long run, not after it, if the trace cannot be written.
-static void checkTrace(const std::string &trace) {
-  fs::path folder = fs::absolute(trace).parent_path();
-  std::error_code error;
-  if (fs::is_directory(trace, error))
-    throw Error(ErrorCode::InvalidArgument, "--trace " + trace + " is a folder; name a file");
-  if (!fs::is_directory(folder, error))
-    throw Error(ErrorCode::InvalidArgument,
-                "--trace " + trace + ": there is no folder " + folder.string());
-  bool existed = fs::exists(trace, error);
-  std::ofstream file(trace, std::ios::app); // keeps existing contents until the trace is written
-  if (!file)
-    throw Error(ErrorCode::InvalidArgument,
-                "--trace " + trace + " cannot be written: " + strerror(errno));
-  file.close();
-  if (!existed)
-    fs::remove(trace, error);
 }
 
 static void runOnRank(const Job &job, const RunSettings &settings, const World &world,
@@ -145,7 +123,7 @@ Verb gridloom::rt::addRun(CLI::App &app) {
               if (!settings->output.empty())
                 prepareOutput(*settings, job->getSpecialisation());
               if (!settings->trace.empty())
-                checkTrace(settings->trace);
+                requireTraceFile(settings->trace, job->getPlan().getFolder());
             });
             return job->launch([&](const World &world, Transport &transport) {
               runOnRank(*job, *settings, world, transport);

@@ -69,7 +69,7 @@ TokenRows gridloom::rt::readTokens(const std::string &text) {
     rows.push_back(parseLine(text, "--tokens"));
   }
   if (rows.empty() || rows.front().empty())
-    throw refuse("--tokens " + text + " holds no token id");
+    throw refuse("--tokens '" + text + "' holds no token id");
   for (const std::vector<int64_t> &row : rows)
     if (row.size() != rows.front().size())
       throw refuse("--tokens " + text + " holds prompts of " + std::to_string(rows.front().size()) +

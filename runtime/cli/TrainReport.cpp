@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/TrainReport.h"
 
+#include "cluster/Fit.h"
 #include "support/Text.h"
 
 #include <algorithm>
@@ -137,7 +138,8 @@ void TrainReport::onStep(const StepRecord &record) {
     log->add(record);
   if (events)
     events->add(record);
-  recent = recent > 0 ? 0.9 * recent + 0.1 * record.milliseconds : record.milliseconds;
+  // The first step, which is slower than the others, counts until the second.
+  recent = counted > 1 ? 0.9 * recent + 0.1 * record.milliseconds : record.milliseconds;
   if (counted++ % stride == 0)
     times.push_back(record.milliseconds);
   if (times.size() == kTimes) { // keep every other one
@@ -187,13 +189,6 @@ void TrainReport::onNote(const std::string &line) {
   std::cerr << "note: " << makePrintable(line) << "\n";
 }
 
-double TrainReport::getMedian() const {
-  std::vector<double> sorted = times;
-  size_t middle = sorted.size() / 2;
-  std::nth_element(sorted.begin(), sorted.begin() + ptrdiff_t(middle), sorted.end());
-  return sorted.empty() ? 0 : sorted[middle];
-}
-
 void TrainReport::finish(const TrainingResult &result) {
   if (log)
     log->flush();
@@ -214,7 +209,7 @@ void TrainReport::finish(const TrainingResult &result) {
           " evaluations without a lower loss");
   if (result.steps == 0)
     return;
-  double median = getMedian(),
+  double median = cluster::getMedian(times),
          seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   std::string line = count(result.steps, "step") + ", " +
                      count(result.steps * setup.step.batch, "sample") + " in " +

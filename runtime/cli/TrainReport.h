@@ -38,7 +38,6 @@ private:
   void clearLine();
   void print(const std::string &line);
   void printStep();
-  double getMedian() const;
 
   const TrainingSetup &setup;
   std::optional<TrainingLog> log;

@@ -168,7 +168,7 @@ static int runTrain(TrainSettings settings) {
 
 static void addRunOptions(CLI::App &verb, TrainSettings &settings) {
   TrainingSettings &training = settings.training;
-  const CLI::Validator &count = CLI::PositiveNumber;
+  const CLI::Validator count = wholeNumberFrom(1);
   verb.add_option(
           "--data", settings.data,
           "folder with a .npy file for each input of the training step, or a .npz file; the "
@@ -188,9 +188,11 @@ static void addRunOptions(CLI::App &verb, TrainSettings &settings) {
       ->type_name("DIM");
   verb.add_option("--seed", settings.seed,
                   "seed of the samples' order, and of random inputs; default: 0, or the "
-                  "checkpoint's. Weights that compile --init draws have --init-seed");
+                  "checkpoint's. Weights that compile --init draws have --init-seed")
+      ->check(wholeNumberFrom(0));
   verb.add_option("--init-seed", settings.initSeed,
-                  "seed of the weights that compile --init draws, instead of compile --seed");
+                  "seed of the weights that compile --init draws, instead of compile --seed")
+      ->check(wholeNumberFrom(0));
   verb.add_option("--lr", settings.learningRate, "learning rate; default: the plan's")
       ->check(numberWithin(0, 1e6));
   verb.add_option("--lr-schedule", training.schedule,
@@ -217,7 +219,7 @@ static void addRunOptions(CLI::App &verb, TrainSettings &settings) {
 
 static void addFileOptions(CLI::App &verb, TrainSettings &settings) {
   TrainingSettings &training = settings.training;
-  const CLI::Validator &count = CLI::PositiveNumber;
+  const CLI::Validator count = wholeNumberFrom(1);
   auto *folder = verb.add_option("--checkpoint-dir", settings.checkpoints,
                                  "folder for checkpoints; the last step saves one")
                      ->type_name("DIR");

@@ -405,8 +405,11 @@ static void requireElsewhere(const fs::path &path, const std::set<fs::path> &sou
   std::error_code error;
   for (const fs::path &source : sources)
     if (fs::equivalent(path, source, error))
-      throw refuse(path.string() + " is " + source.string() +
-                   ", a file of the model itself, which stays; choose another name");
+      throw refuse(path.string() +
+                   (path.filename() == source.filename()
+                        ? ""
+                        : ", the same file as " + source.string() + ",") +
+                   " is a file of the model itself, which is never replaced; choose another name");
 }
 
 RewrittenModel gridloom::rt::rewriteModel(const fs::path &path,

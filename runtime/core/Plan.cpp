@@ -267,16 +267,21 @@ std::string gridloom::rt::findPlanFault(const std::filesystem::path &folder,
   }
 }
 
-std::shared_ptr<const Plan> PlanReader::read() {
+void gridloom::rt::requirePlanFolder(const std::filesystem::path &folder) {
   std::error_code error;
-  if (!std::filesystem::is_directory(plan->folder, error))
+  if (!std::filesystem::is_directory(folder, error))
     throw Error(ErrorCode::InvalidPlan,
-                plan->folder.string() + ": is not a plan folder; " +
-                    (std::filesystem::exists(plan->folder, error) ? "make one with gridloom compile"
-                                                                  : "nothing has this name"));
-  if (!std::filesystem::exists(manifest, error))
+                folder.string() + ": is not a plan folder; " +
+                    (std::filesystem::exists(folder, error) ? "make one with gridloom compile"
+                                                            : "nothing has this name"));
+  if (!std::filesystem::exists(folder / "manifest.json", error))
     throw Error(ErrorCode::InvalidPlan,
-                plan->folder.string() + ": is not a plan folder: it has no manifest.json");
+                folder.string() + ": is not a plan folder: it has no manifest.json");
+}
+
+std::shared_ptr<const Plan> PlanReader::read() {
+  requirePlanFolder(plan->folder);
+  std::error_code error;
   uint64_t bytes = std::filesystem::file_size(manifest, error);
   if (error)
     fail("cannot be read: " + error.message());

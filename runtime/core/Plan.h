@@ -196,6 +196,9 @@ private:
   std::map<std::string, std::vector<std::byte>> kernels; // by library
 };
 
+/// Throws InvalidPlan, as Plan::load does, if `folder` is not a folder or has no manifest.
+void requirePlanFolder(const std::filesystem::path &folder);
+
 /// The error of Plan::load for the plan in `folder`; empty if it loads. For callers without
 /// exceptions.
 std::string findPlanFault(const std::filesystem::path &folder, const PlanOptions &options = {});

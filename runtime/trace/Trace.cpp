@@ -7,6 +7,8 @@
 
 #include "runtime/core/Error.h"
 #include "runtime/trace/ChromeTrace.h"
+#include "support/FileSwap.h"
+#include "support/Text.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -18,6 +20,10 @@
 #include <nlohmann/json.hpp>
 
 using namespace gridloom::rt;
+namespace fs = std::filesystem;
+
+/// How every trace's text begins.
+static constexpr std::string_view kTraceBegin = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [";
 
 namespace {
 using Interval = std::pair<int64_t, int64_t>;
@@ -102,18 +108,21 @@ RunStats gridloom::rt::combineStats(std::span<const RunStats> ranks) {
 }
 
 std::string gridloom::rt::formatStats(const RunStats &stats) {
-  char text[256];
-  int length = std::snprintf(text, sizeof(text), "compute %.1f ms", stats.compute);
-  std::string line(text, size_t(length));
-  if (stats.communication > 0) {
-    length = std::snprintf(text, sizeof(text), " | comm %.1f ms | exposed %.1f ms | overlap %.0f%%",
-                           stats.communication, stats.exposed, 100 * stats.overlap);
-    line.append(text, size_t(length));
-  }
-  if (stats.isPipeline) {
-    length = std::snprintf(text, sizeof(text), " | bubble %.0f%%", 100 * stats.bubble);
-    line.append(text, size_t(length));
-  }
+  char text[64];
+  auto formatTime = [&](const char *name, double ms) {
+    std::snprintf(text, sizeof(text), "%s %.*f ms", name, gridloom::getDigits(ms, 1), ms);
+    return std::string(text);
+  };
+  auto formatShare = [&](const char *name, double share) {
+    std::snprintf(text, sizeof(text), " | %s %.0f%%", name, 100 * share);
+    return std::string(text);
+  };
+  std::string line = formatTime("compute", stats.compute);
+  if (stats.communication > 0)
+    line += formatTime(" | comm", stats.communication) + formatTime(" | exposed", stats.exposed) +
+            formatShare("overlap", stats.overlap);
+  if (stats.isPipeline)
+    line += formatShare("bubble", stats.bubble);
   return line;
 }
 
@@ -158,7 +167,7 @@ std::string gridloom::rt::toChromeEvents(std::span<const TraceEvent> events, int
 }
 
 std::string gridloom::rt::formatChromeTrace(std::span<const std::string> parts) {
-  std::string text = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
+  std::string text = std::string(kTraceBegin) + "\n";
   bool isFirst = true;
   for (const std::string &events : parts) {
     if (events.empty())
@@ -167,6 +176,40 @@ std::string gridloom::rt::formatChromeTrace(std::span<const std::string> parts) 
     isFirst = false;
   }
   return text + "\n]}\n";
+}
+
+/// Whether the path has nothing that a trace would destroy: it is new, empty, an earlier trace, or
+/// a device.
+static bool isFree(const fs::path &path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error) || fs::file_size(path, error) == 0)
+    return true;
+  std::string begin(kTraceBegin.size(), '\0');
+  std::ifstream(path).read(begin.data(), std::streamsize(begin.size()));
+  return begin == kTraceBegin;
+}
+
+void gridloom::rt::requireTraceFile(const fs::path &trace, const fs::path &plan) {
+  auto refuse = [&](const std::string &what) {
+    throw Error(ErrorCode::InvalidArgument, "--trace " + trace.string() + what);
+  };
+  fs::path folder = fs::absolute(trace).parent_path();
+  std::error_code error;
+  if (fs::is_directory(trace, error))
+    refuse(" is a folder; name a file");
+  if (!fs::is_directory(folder, error))
+    refuse(": there is no folder " + folder.string());
+  if (gridloom::isInside(trace, plan))
+    refuse(" is inside the plan " + plan.string() + "; name a file outside of it");
+  if (!isFree(trace))
+    refuse(" exists and is not a trace; remove it, or name another file");
+  bool existed = fs::exists(trace, error);
+  std::ofstream file(trace, std::ios::app); // keeps existing contents until the trace is written
+  if (!file)
+    refuse(std::string(" cannot be written: ") + strerror(errno));
+  file.close();
+  if (!existed)
+    fs::remove(trace, error);
 }
 
 void gridloom::rt::writeChromeTrace(const std::filesystem::path &path,

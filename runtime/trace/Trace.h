@@ -60,13 +60,16 @@ RunStats computeStats(std::span<const TraceEvent> events, int64_t begin, int64_t
 /// The mean over ranks of each figure; `wall` is the slowest rank's.
 RunStats combineStats(std::span<const RunStats> ranks);
 
-/// "compute 8.1 ms | comm 3.0 ms | exposed 0.4 ms | overlap 87% | bubble 6%"; parts that do not
+/// "compute 8.1 ms | comm 3.0 ms | exposed 0.40 ms | overlap 87% | bubble 6%"; parts that do not
 /// apply are left out.
 std::string formatStats(const RunStats &stats);
 
 /// The events as elements of a Chrome trace's "traceEvents", without the enclosing brackets: ranks'
 /// texts are joined with ",\n". Empty when there are no events.
 std::string toChromeEvents(std::span<const TraceEvent> events, int rank);
+/// Call it before a long run. Throws InvalidArgument if writeChromeTrace could not write `trace`,
+/// or if that would damage something: a file in the folder `plan`, or any file that is not a trace.
+void requireTraceFile(const std::filesystem::path &trace, const std::filesystem::path &plan);
 /// Writes a file that Perfetto and chrome://tracing open, from what toChromeEvents gave per rank.
 void writeChromeTrace(const std::filesystem::path &path, std::span<const std::string> ranks);
 

@@ -106,7 +106,7 @@ private:
       fail(kManifest, "has " + describeDeepJson());
     json manifest = json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!manifest.is_object() || !manifest.contains("format") || manifest["format"] != kFormat)
-      fail(kManifest, "is no manifest of a checkpoint");
+      fail(kManifest, "is not the manifest of a checkpoint");
     if (int64_t version = getCount(manifest, "version"); version != kVersion)
       fail(kManifest, "has version " + std::to_string(version) + "; this program reads version " +
                           std::to_string(kVersion));
@@ -283,6 +283,8 @@ fs::path gridloom::rt::findCheckpoint(const fs::path &path) {
     throw refuse(path, "cannot be read: " + error.message());
   std::vector<int64_t> steps = listCheckpoints(path);
   if (steps.empty())
-    throw refuse(path, "is none: there is neither manifest.json nor a folder step-NUMBER in it");
+    throw Error(ErrorCode::InvalidArgument,
+                path.string() + " is not a checkpoint: it has neither manifest.json nor a "
+                                "folder step-NUMBER");
   return getCheckpointFolder(path, steps.back());
 }

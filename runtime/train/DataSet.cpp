@@ -177,6 +177,11 @@ DataSet DataSet::open(const fs::path &path, std::span<const Column> columns,
   return set;
 }
 
+bool DataSet::contains(const fs::path &path, const std::string &name) {
+  std::vector<std::shared_ptr<const MappedFile>> files;
+  return Source(path, files).find(name).has_value();
+}
+
 int64_t DataSet::getLongest(std::span<const int64_t> samples) const {
   int64_t longest = 0;
   for (int64_t sample : samples)

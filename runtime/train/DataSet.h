@@ -41,6 +41,9 @@ public:
   static DataSet open(const std::filesystem::path &path, std::span<const Column> columns,
                       const std::string &lengths = "", int64_t longest = 0);
 
+  /// Whether the data has an array for the input `name`, of any type and shape.
+  static bool contains(const std::filesystem::path &path, const std::string &name);
+
   int64_t getNumSamples() const { return numSamples; }
   /// The length of the longest of these samples; 0 if the data has no lengths.
   int64_t getLongest(std::span<const int64_t> samples) const;

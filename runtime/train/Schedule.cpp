@@ -35,7 +35,7 @@ public:
       fail(fault);
     auto kind = kinds.find(call.name);
     if (kind == kinds.end())
-      fail("is no schedule");
+      fail("is unknown");
     if (!call.arguments.empty())
       fail("has '" + call.arguments.front() + "' without '=' and a number");
     schedule.kind = kind->second;
@@ -61,7 +61,8 @@ private:
   int64_t readSteps(const std::string &key, const std::string &word, int64_t least) const {
     std::optional<int64_t> value = parseInteger(word);
     if (!value || *value < least)
-      fail("has " + key + "=" + word + ", no whole number from " + std::to_string(least));
+      fail("has " + key + "=" + word + ", which is not a whole number from " +
+           std::to_string(least));
     return *value;
   }
 
@@ -69,7 +70,7 @@ private:
   double readFactor(const std::string &key, const std::string &word) const {
     std::optional<double> value = parseNumber(word);
     if (!value || *value < 0 || *value > 1)
-      fail("has " + key + "=" + word + ", no number from 0 to 1");
+      fail("has " + key + "=" + word + ", which is not a number from 0 to 1");
     return *value;
   }
 

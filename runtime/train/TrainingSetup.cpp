@@ -10,6 +10,7 @@
 #include "runtime/core/Error.h"
 #include "runtime/core/PlanQueries.h"
 #include "runtime/core/plan.pb.h"
+#include "support/FileSwap.h"
 
 #include <algorithm>
 #include <cassert>
@@ -163,6 +164,10 @@ static void makeConstants(TrainingSetup &setup) {
     if (!padTo.empty() && std::ranges::count(input->dimNames, padTo))
       throw usage("--input " + name + ": it has the dimension '" + padTo +
                   "' of --pad-to, whose size each batch chooses; give it as data");
+    for (const fs::path &data : {setup.settings.data, setup.settings.evalData})
+      if (!data.empty() && DataSet::contains(data, name))
+        throw usage("--input " + name + ": data " + data.string() + " has " + getNpyName(name) +
+                    ", which this value would replace; leave the option or the array out");
     std::optional<Generator> generator = Generator::parse(text);
     setup.constants[name] =
         generator ? generate(*generator, name, input->type, input->shape, setup.begin.seed)
@@ -192,10 +197,22 @@ static void requireTrains(const Plan &plan) {
 // The run's part
 //===----------------------------------------------------------------------===//
 
+/// A plan that is compiled again is replaced as a whole, with the checkpoints in it.
+static void requireOutsidePlans(const fs::path &folder, const Plan &plan) {
+  std::error_code error;
+  if (isInside(folder, plan.getFolder()))
+    throw usage("--checkpoint-dir " + folder.string() + " is inside the plan " +
+                plan.getFolder().string() + "; name a folder outside of it");
+  if (fs::exists(folder / "manifest.json", error))
+    throw usage("--checkpoint-dir " + folder.string() +
+                " is itself a plan or a checkpoint; name a folder for checkpoints alone");
+}
+
 void TrainingSetup::requireUnused() const {
   const fs::path &folder = settings.checkpoints;
   if (folder.empty())
     return;
+  requireOutsidePlans(folder, *plan);
   std::vector<int64_t> steps = listCheckpoints(folder);
   if (steps.empty())
     return;

@@ -82,8 +82,9 @@ struct TrainingSetup {
   /// inputs do not fit it, or the checkpoint is damaged or of another run.
   static TrainingSetup prepare(std::shared_ptr<const Plan> plan, TrainingSettings settings);
 
-  /// Throws InvalidArgument if the checkpoint folder has checkpoints that would be mixed up with
-  /// this run's. Call it again once the folder is locked: another run may have saved meanwhile.
+  /// Throws InvalidArgument if the checkpoint folder is a plan, or has checkpoints that would be
+  /// mixed up with this run's. Call it again once the folder is locked: another run may have saved
+  /// meanwhile.
   void requireUnused() const;
   /// The steps of the whole run, including those before a checkpoint.
   int64_t getNumSteps() const;

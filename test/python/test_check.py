@@ -77,7 +77,7 @@ def test_made_up_inputs_are_those_of_run(tools, tmp_path):
     for verb in ("run", "check", "bench"):
         result = tools.call(verb, tmp_path / "mlp.plan", "--input", "x=normal(1)", check=False)
         assert result.returncode == 1 and "'normal(1)' is not normal(MEAN,DEVIATION)" in result.stderr
-        listed = "FILE.npy, a number, ones, zeros, randn, normal(MEAN,DEVIATION), uniform(LOW,HIGH) or"
+        listed = "FILE.npy, a number, ones, zeros, randn, randn(MEAN,DEVIATION), normal(MEAN,DEVIATION), uniform(LOW,HIGH) or"
         assert listed in " ".join(tools.call(verb, "--help").stdout.split())
 
 

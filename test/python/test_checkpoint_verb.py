@@ -300,7 +300,9 @@ def test_no_file_of_the_model_is_replaced(tools, tmp_path):
     for name, what in (("m.onnx", "m.onnx"), ("linked.onnx", "m.onnx"), ("t.onnx", "t.onnx.data"), ("hard.onnx", "t.onnx.data")):
         for force in ((), ("--force",)):
             words = refused(tools, "export", tmp_path / "c", "--model", model, "-o", tmp_path / name, *force)
-            assert f"{what}, a file of the model itself, which stays; choose another name" in words
+            written = tmp_path / (f"{name}.data" if name == "t.onnx" else name)
+            same = "" if written.name == what else f", the same file as {tmp_path / what},"
+            assert f"{written}{same} is a file of the model itself, which is never replaced; choose another name" in words
     assert all(path.read_bytes() == contents for path, contents in before.items())
     assert {path.name for path in tmp_path.iterdir()} == {"c", "m.onnx", "t.onnx.data", "link", "hard.onnx", "linked.onnx"}
 
@@ -349,7 +351,7 @@ def test_run_takes_what_was_exported(tools, tmp_path):
         run = tools.run(tmp_path / "m.plan", {"x": ROWS}, tmp_path / f"{weights}.run", "--weights", tmp_path / weights)
         np.testing.assert_allclose(run.outputs["y"], expected(states, ROWS, model), rtol=1e-4, atol=1e-4)
     result = tools.call("run", tmp_path / "m.plan", "--input", "x=ones", "--weights", tmp_path, check=False)
-    assert result.returncode == 1 and "there is neither manifest.json nor a folder step-NUMBER in it" in result.stderr
+    assert result.returncode == 1 and "is not a checkpoint: it has neither manifest.json nor a folder step-NUMBER" in result.stderr
 
 
 # Refusals

@@ -418,6 +418,10 @@ def test_what_is_refused(tools, plans, tmp_path):
     write(tools, plan, page)  # its own page may be replaced
     assert "exists and is no page" in refused(tools, 1, *ask, "-o", tmp_path)
     assert "cannot be written: No such file or directory" in refused(tools, 1, *ask, "-o", tmp_path / "none" / "page.html")
+    assert f"the trace '{tmp_path}' cannot be read: Is a directory" in refused(tools, 1, *ask, "-o", tmp_path / "new.html", "--trace", tmp_path)
+    inside, before = plan / "manifest.json", (plan / "manifest.json").read_bytes()
+    assert f"{inside} is inside the plan {plan}; name a file outside of it" in refused(tools, 1, *ask, "--force", "-o", inside)
+    assert inside.read_bytes() == before
 
 
 def make_trace(*events) -> str:
@@ -462,15 +466,16 @@ def test_files_that_nest_deeply(tools, plans, tmp_path):
     known = (plan / "report.json").read_text()
     (plan / "report.json").write_text('{"warnings": ' + DEEP_TEXT + "," + known.lstrip()[1:])
     why = "report.json has more than 64 lists and objects in each other; compile the plan again"
-    for call in (["inspect", plan, "--format", "html", "-o", page], ["explain", plan]):
-        assert why in refused(tools, 1, *call)
+    assert why in refused(tools, 1, "explain", plan)
+    notes = read_data(write(tools, plan, page))["notes"]
+    assert "report.json is damaged: it has more than 64 lists and objects in each other; reasons, " in str(notes)
     compared = tools.call("diff", plan, plans("data"), check=False)
     assert compared.returncode in (0, 1) and why in compared.stdout + compared.stderr
     for call in (["--why-not", "mesh=data=4"], ["--collective", "0", "--alternatives"]):
         assert why.replace("report.json", "report.json'") in refused(tools, 1, "explain", plan, *call)
     (plan / "report.json").write_text(known)
     (plan / "timeline.json").write_text('{"programs": ' + DEEP_TEXT + "}")
-    assert "timeline.json has more than 64 lists" in refused(tools, 1, "inspect", plan, "--format", "html", "-o", page)
+    assert "timeline.json is damaged: it has more than 64 lists" in str(read_data(write(tools, plan, page))["notes"])
     trace = tmp_path / "trace.json"
     trace.write_text('{"traceEvents": ' + DEEP_TEXT + "}")
     assert "has more than 64 lists" in refused(tools, 1, "inspect", plans("tensor"), "--format", "html", "-o", page, "--trace", trace)
@@ -546,7 +551,6 @@ def test_searching_in_folded_names_is_arithmetic(browser, page_of):
 def test_files_that_are_missing_or_damaged(tools, browser, plans, tmp_path):
     plan = copy_of(plans("tensor"), tmp_path)
     timeline, report = json.loads((plan / "timeline.json").read_text()), json.loads((plan / "report.json").read_text())
-    call = ["inspect", plan, "--format", "html", "-o", tmp_path / "page.html"]
 
     def damage(change):
         changed = json.loads(json.dumps(timeline))
@@ -577,8 +581,13 @@ def test_files_that_are_missing_or_damaged(tools, browser, plans, tmp_path):
     assert left in text
     (plan / "timeline.json").write_text("{}")
     assert "timeline.json is damaged: programs" in str(read_data(write(tools, plan, tmp_path / "page.html"))["notes"])
-    (plan / "timeline.json").write_text("[]")
-    assert "timeline.json is not a JSON object; compile the plan again" in refused(tools, 1, *call)
+    for text in ("", "[]", json.dumps(timeline)[:-9]):
+        (plan / "timeline.json").write_text(text)
+        (plan / "report.json").write_text(text)
+        data = read_data(write(tools, plan, tmp_path / "page.html"))
+        assert data["programs"] == [] and data["collectives"]["rows"] > 0
+        assert f"timeline.json is damaged: it is not a JSON object; {left}" in data["notes"]
+        assert "report.json is damaged: it is not a JSON object; reasons, " in str(data["notes"])
 
     known = report | {"collectives": [one | {"exposed_us": 1.5 + one["id"]} for one in report["collectives"]]}
     (plan / "report.json").write_text(json.dumps(known))

@@ -45,13 +45,27 @@ def test_a_trace_that_cannot_be_written_is_found_before_the_run(tools, plan, tmp
     (tmp_path / "loop").symlink_to("loop")
     assert "cannot be written: Too many levels" in refused(tools, *arguments, tmp_path / "loop")
     kept = tmp_path / "trace.json"
-    kept.write_text("of before")
+    before = '{"displayTimeUnit": "ms", "traceEvents": [\n\n]}\n'
+    kept.write_text(before)
     os.rename(plan.parent / "mlp.onnx", plan.parent / "mlp.onnx.moved")
     try:
         assert "mlp.onnx" in refused(tools, *arguments, kept)
     finally:
         os.rename(plan.parent / "mlp.onnx.moved", plan.parent / "mlp.onnx")
-    assert kept.read_text() == "of before"
+    assert kept.read_text() == before
+
+
+def test_a_trace_replaces_traces_only(tools, plan, tmp_path):
+    arguments = [plan, "--dim", "batch=4", "--input", "x=ones", "--trace"]
+    model, manifest = plan.parent / "mlp.onnx", plan / "manifest.json"
+    before = model.read_bytes(), manifest.read_bytes()
+    assert f"--trace {model} exists and is not a trace; remove it, or name another file" in refused(tools, *arguments, model)
+    (tmp_path / "link").symlink_to(manifest)
+    for inside in (manifest, plan / "new.json", tmp_path / "link"):
+        assert f"--trace {inside} is inside the plan {plan}; name a file outside of it" in refused(tools, *arguments, inside)
+    assert (model.read_bytes(), manifest.read_bytes()) == before and not (plan / "new.json").exists()
+    for _ in range(2):
+        tools.call("run", *arguments, tmp_path / "trace.json")
 
 
 def test_another_model_of_the_same_size_is_noticed(tools, plan):

@@ -259,8 +259,8 @@ TEST_F(CheckpointFiles, HostileManifestsAreRefused) {
     writeFile(folder / "manifest.json", text);
     return getError();
   };
-  EXPECT_THAT(getErrorOf("[]"), HasSubstr("is no manifest of a checkpoint"));
-  EXPECT_THAT(getErrorOf("{}"), HasSubstr("is no manifest of a checkpoint"));
+  EXPECT_THAT(getErrorOf("[]"), HasSubstr("is not the manifest of a checkpoint"));
+  EXPECT_THAT(getErrorOf("{}"), HasSubstr("is not the manifest of a checkpoint"));
   EXPECT_THAT(getErrorOf(std::string(100000, '[')), HasSubstr("in each other"));
   EXPECT_THAT(getErrorOf(std::string((1 << 26) + 1, ' ')), HasSubstr("more than 67108864"));
   EXPECT_THAT(getError([](json &m) { m["version"] = 2; }),

@@ -98,7 +98,7 @@ TEST(Generator, FilesAreAdapted) {
     FAIL();
   } catch (const Error &error) {
     EXPECT_THAT(error.what(), HasSubstr("there is no file 'nomal(0,1)'; the value of an input is "
-                                        "FILE.npy, a number, ones, zeros, randn, normal("));
+                                        "FILE.npy, a number, ones, zeros, randn, randn("));
   }
 }
 

@@ -73,19 +73,24 @@ TEST(Schedule, TheTotalIsTheRunsStepsWhereNoneIsGiven) {
 
 TEST(Schedule, ErrorsNameWhatIsWrong) {
   EXPECT_THAT(getError(""), HasSubstr("schedule '' has no name"));
-  EXPECT_THAT(getError("Linear(total=3)"), HasSubstr("is no schedule"));
+  EXPECT_THAT(getError("Linear(total=3)"),
+              HasSubstr("'Linear(total=3)' is unknown; give constant"));
   EXPECT_THAT(getError("linear"), HasSubstr("needs total=STEPS"));
   EXPECT_THAT(getError("step"), HasSubstr("needs every=STEPS"));
   EXPECT_THAT(getError("cosine(warmup=10)", 10), HasSubstr("a warm-up of 10 steps of 10 in all"));
   EXPECT_THAT(getError("constant(total=3)"), HasSubstr("has no 'total'"));
   EXPECT_THAT(getError("linear(gamma=1)", 5), HasSubstr("has no 'gamma'"));
   EXPECT_THAT(getError("linear(total=3, total=4)"), HasSubstr("has total twice"));
-  EXPECT_THAT(getError("linear(total=0)"), HasSubstr("total=0, no whole number from 1"));
-  EXPECT_THAT(getError("linear(total=1e3)"), HasSubstr("total=1e3, no whole number from 1"));
-  EXPECT_THAT(getError("linear(total=99999999999999999999)"), HasSubstr("no whole number"));
-  EXPECT_THAT(getError("constant(warmup=-1)"), HasSubstr("warmup=-1, no whole number from 0"));
-  EXPECT_THAT(getError("cosine(total=3, min=2)"), HasSubstr("min=2, no number from 0 to 1"));
-  EXPECT_THAT(getError("cosine(total=3, min=nan)"), HasSubstr("min=nan, no number"));
+  EXPECT_THAT(getError("linear(total=0)"),
+              HasSubstr("total=0, which is not a whole number from 1"));
+  EXPECT_THAT(getError("linear(total=1e3)"),
+              HasSubstr("total=1e3, which is not a whole number from 1"));
+  EXPECT_THAT(getError("linear(total=99999999999999999999)"), HasSubstr("not a whole number"));
+  EXPECT_THAT(getError("constant(warmup=-1)"),
+              HasSubstr("warmup=-1, which is not a whole number from 0"));
+  EXPECT_THAT(getError("cosine(total=3, min=2)"),
+              HasSubstr("min=2, which is not a number from 0 to 1"));
+  EXPECT_THAT(getError("cosine(total=3, min=nan)"), HasSubstr("min=nan, which is not a number"));
   EXPECT_THAT(getError("linear(total)"), HasSubstr("has 'total' without '='"));
   EXPECT_THAT(getError("linear(total=3"), HasSubstr("lacks ')'"));
   EXPECT_THAT(getError("linear(total=3) x"), HasSubstr("has 'x' behind it"));

@@ -6,6 +6,7 @@
 #include "runtime/trace/Trace.h"
 
 #include "runtime/core/Error.h"
+#include "support/TemporaryFolder.h"
 
 #include <fstream>
 #include <gmock/gmock.h>
@@ -64,6 +65,8 @@ TEST(TraceTest, CombinesRanks) {
   EXPECT_DOUBLE_EQ(both.wall, 12);
   EXPECT_DOUBLE_EQ(both.compute, 6);
   EXPECT_EQ(formatStats(both), "compute 6.0 ms");
+  both.compute = 0.0123;
+  EXPECT_EQ(formatStats(both), "compute 0.012 ms");
 }
 
 TEST(TraceTest, WritesChromesFormat) {
@@ -88,6 +91,22 @@ TEST(TraceTest, WritesChromesFormat) {
   EXPECT_EQ(first["dur"], 2000.0);
   EXPECT_EQ(first["args"]["onnx"], "/layer/MatMul");
   EXPECT_THROW(writeChromeTrace("/nowhere/trace.json", ranks), Error);
+}
+
+TEST(TraceTest, OnlyTracesAreReplaced) {
+  gridloom::TemporaryFolder folder;
+  std::filesystem::path trace = folder.getPath() / "trace.json", other = folder.getPath() / "model",
+                        plan = folder.getPath() / "plan";
+  std::filesystem::create_directory(plan);
+  requireTraceFile(trace, plan);
+  EXPECT_FALSE(std::filesystem::exists(trace));
+  writeChromeTrace(trace, {});
+  requireTraceFile(trace, plan);
+  requireTraceFile("/dev/null", plan);
+  std::ofstream(other) << "weights";
+  EXPECT_THROW(requireTraceFile(other, plan), Error);
+  EXPECT_THROW(requireTraceFile(plan / "new.json", plan), Error);
+  EXPECT_THROW(requireTraceFile(folder.getPath(), plan), Error);
 }
 
 } // namespace

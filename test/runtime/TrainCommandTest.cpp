@@ -257,12 +257,18 @@ TEST_F(TrainCommand, WrongUseIsOneLine) {
     return error;
   };
   EXPECT_THAT(getError({"--steps", "1", "--epochs", "1"}, 2), HasSubstr("--epochs"));
-  EXPECT_THAT(getError({"--steps", "0"}, 2), HasSubstr("--steps"));
+  EXPECT_THAT(getError({"--steps", "0"}, 2),
+              HasSubstr("--steps: Value 0 is not a whole number from 1; see"));
+  EXPECT_THAT(getError({"--checkpoint-dir", checkpoints, "--keep", "0"}, 2),
+              HasSubstr("--keep: Value 0 is not a whole number from 1; see"));
+  for (const char *seed : {"--seed", "--init-seed"})
+    EXPECT_THAT(getError({std::string(seed) + "=-1"}, 2),
+                HasSubstr(std::string(seed) + ": Value -1 is not a whole number from 0; see"));
   EXPECT_THAT(getError({"--lr", "nan"}, 2), HasSubstr("--lr"));
   EXPECT_THAT(getError({"--patience", "3"}, 2), HasSubstr("--eval-data"));
   EXPECT_THAT(getError({"--entry", "main"}, 2), HasSubstr("--entry"));
   EXPECT_THAT(getError({"--resume"}, 1), HasSubstr("--resume: name a checkpoint"));
-  EXPECT_THAT(getError({"--lr-schedule", "magic"}, 1), HasSubstr("is no schedule"));
+  EXPECT_THAT(getError({"--lr-schedule", "magic"}, 1), HasSubstr("schedule 'magic' is unknown"));
   writeFile(folder.getPath() / "file", "");
   EXPECT_THAT(getError({"--checkpoint-dir", folder.getPath() / "file"}, 1),
               HasSubstr("--checkpoint-dir "));

@@ -66,6 +66,24 @@ TEST_F(TrainerCheckpoint, AnEndedRunContinuesWithMore) {
   EXPECT_EQ(train().getSteps().size(), 1u);
 }
 
+TEST_F(TrainerCheckpoint, APlanIsNoFolderOfCheckpoints) {
+  settings.steps = 1;
+  fs::path plan = makePlan()->getFolder(), other = makePlan(2)->getFolder();
+  auto refuse = [&](const fs::path &path) {
+    settings.checkpoints = path;
+    try {
+      TrainingSetup::prepare(Plan::load(plan), settings);
+    } catch (const Error &error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refuse(plan), HasSubstr("is inside the plan " + plan.string()));
+  EXPECT_THAT(refuse(plan / "run"), HasSubstr("name a folder outside of it"));
+  EXPECT_THAT(refuse(other), HasSubstr("is itself a plan or a checkpoint"));
+  EXPECT_EQ(refuse(checkpoints), "");
+}
+
 TEST_F(TrainerCheckpoint, ACheckpointThatCannotBeWrittenEndsTheRun) {
   settings.steps = 100;
   settings.checkpoints = checkpoints;

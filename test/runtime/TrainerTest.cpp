@@ -216,6 +216,8 @@ TEST_F(Training, WhatDoesNotFitIsRefused) {
   settings.inputs = {{"z", "1"}};
   EXPECT_THAT(getRefusal(), HasSubstr("--input z: there is no such input"));
   settings.inputs = {{"ok", "ones"}}; // no data then
+  EXPECT_THAT(getRefusal(), HasSubstr("has ok.npy, which this value would replace; leave the "
+                                      "option or the array out"));
   fs::remove(data / "ok.npy");
   EXPECT_EQ(getRefusal(), "no error");
   settings.inputs.clear();
@@ -235,6 +237,7 @@ TEST_F(Training, InputsThatAreNoDataAreBound) {
 
 TEST_F(Training, RanksMustHaveTheSameOptionsAndFiles) {
   settings.inputs = {{"ok", "ones"}};
+  fs::remove(data / "ok.npy");
   settings.learningRate = 1e-7;
   settings.checkpoints = checkpoints;
   settings.steps = 1;

@@ -60,6 +60,7 @@ TEST(CallText, SaysWhatIsWrong) {
   EXPECT_EQ(getFault("f(x y)"), "lacks ')' or ',' before 'y)'");
   EXPECT_EQ(getFault("f(x) y"), "has 'y' behind it");
   EXPECT_EQ(getFault("f(,x)"), "lacks an argument before ',x)'");
+  EXPECT_EQ(getFault("f(x,"), "lacks an argument before the end");
   EXPECT_EQ(getFault("f(x,)"), "lacks an argument before ')'");
   EXPECT_EQ(getFault("f(x=)"), "has no value behind x=");
   EXPECT_EQ(getFault("f(x=1, x=2)"), "has x twice");

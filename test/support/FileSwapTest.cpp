@@ -77,6 +77,18 @@ TEST_F(FileSwapTest, PartsFollowOneAnother) {
   EXPECT_THAT(list(), ElementsAre("x"));
 }
 
+TEST_F(FileSwapTest, PathsInsideOfAFolder) {
+  fs::path plan = folder / "plan";
+  fs::create_directories(plan / "ir");
+  fs::create_symlink(plan / "ir", folder / "link");
+  for (fs::path path : {plan, plan / "new", plan / "none" / "new", folder / "link" / "new",
+                        folder / "beside" / ".." / "plan" / "new"})
+    EXPECT_TRUE(isInside(path, plan)) << path;
+  for (fs::path path : {folder, folder / "plan2", folder / "new", plan / ".." / "new"})
+    EXPECT_FALSE(isInside(path, plan)) << path;
+  EXPECT_FALSE(isInside(plan / "new", folder / "none"));
+}
+
 TEST_F(FileSwapTest, AFileThatCannotBeReplacedStaysAndNoOtherIsLeft) {
   fs::create_directories(folder / "x" / "below");
   EXPECT_EQ(replaceFile(folder / "x", {"contents"}), "Is a directory");

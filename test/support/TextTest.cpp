@@ -35,6 +35,15 @@ TEST(FormatBytes, TheLargestUnitThatLeavesOne) {
   EXPECT_EQ(formatBytes(uint64_t(3) << 30), "3.0 GiB");
 }
 
+TEST(GetDigits, TwoThatAreNotLeadingZeros) {
+  EXPECT_EQ(getDigits(12.3, 2), 2);
+  EXPECT_EQ(getDigits(0.25, 2), 2);
+  EXPECT_EQ(getDigits(0.012, 2), 3);
+  EXPECT_EQ(getDigits(0.0034, 1), 4);
+  EXPECT_EQ(getDigits(1e-9, 2), 6);
+  EXPECT_EQ(getDigits(0, 2), 2);
+}
+
 TEST(ToHex, TwoDigitsForEachByte) {
   EXPECT_EQ(toHex({}), "");
   EXPECT_EQ(toHex(std::array{std::byte(0), std::byte(0x0f), std::byte(0xf0)}), "000ff0");

@@ -500,7 +500,13 @@ TEST_F(Cli, DiffSaysWhereThereAreNoCosts) {
 
 TEST_F(Cli, ExplainReadsTheReport) {
   expectError({"explain", plan}, 1,
-              AllOf(HasSubstr("report.json cannot be read; it takes a folder")));
+              HasSubstr(plan + " has no report.json: copy it from the folder that 'gridloom"));
+  expectError({"explain", plan + "/none"}, 1, HasSubstr("is not a plan folder; nothing has"));
+  expectError({"explain", plan + "/manifest.json"}, 1, HasSubstr("; make one with gridloom"));
+  expectError({"explain", folder.getPath()}, 1, HasSubstr("it has no manifest.json"));
+  fs::create_directory(fs::path(plan) / "report.json");
+  expectError({"explain", plan}, 1, HasSubstr("report.json cannot be read: Is a directory"));
+  fs::remove(fs::path(plan) / "report.json");
   writeFile(fs::path(plan) / "report.json", R"({
     "strategy": "tp over model",
     "candidates": [{"strategy": "dp", "simulated_ms": 3.5, "sum_ms": 4.25, "reason": "slower"},

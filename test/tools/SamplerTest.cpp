@@ -102,7 +102,8 @@ TEST(Tokens, AreRead) {
 TEST(Tokens, AreRefused) {
   TemporaryFolder folder;
   EXPECT_THAT(refuse("one"), HasSubstr("neither a list of token ids, as 1,2,3, nor a file"));
-  EXPECT_THAT(refuse(","), HasSubstr("holds no token id"));
+  EXPECT_THAT(refuse(""), HasSubstr("--tokens '' holds no token id"));
+  EXPECT_THAT(refuse(","), HasSubstr("--tokens ',' holds no token id"));
   EXPECT_THAT(refuse("99999999999999999999"), HasSubstr("is not a token id"));
   std::filesystem::path text = folder.getPath() / "t.txt", array = folder.getPath() / "t.npy";
   writeFile(text, "4 5\nx\n");

@@ -58,21 +58,40 @@ static Json describeMesh(const Plan &plan, const Json &report) {
           {"levels", std::move(levels)}};
 }
 
-static Json collectData(const Plan &plan, const std::filesystem::path &trace) {
-  std::vector<std::string> notes;
-  Json report = readPlanFile(plan.getFolder(), "report.json");
-  Json timeline = readPlanFile(plan.getFolder(), "timeline.json");
-  if (report.is_null())
+/// The plan's report.json; null, with a note, if it is missing or damaged.
+static Json readReportPart(const Plan &plan, std::vector<std::string> &notes) {
+  std::string fault;
+  Json report = readPlanFile(plan.getFolder(), "report.json", fault);
+  if (!fault.empty())
+    notes.push_back("report.json is damaged: it " + fault +
+                    "; reasons, estimates and candidates are left out. Compile the plan again.");
+  else if (report.is_null())
     notes.push_back("The plan has no report.json: reasons, estimates and candidates are missing.");
-  if (timeline.is_null()) {
+  return report;
+}
+
+/// The plan's timeline.json; null, with a note, if it is missing or damaged.
+static Json readTimelinePart(const Plan &plan, std::vector<std::string> &notes) {
+  std::string fault;
+  Json timeline = readPlanFile(plan.getFolder(), "timeline.json", fault);
+  if (!fault.empty())
+    fault = "it " + fault;
+  else if (timeline.is_null())
     notes.push_back("The plan has no timeline.json: compile it again for the simulated timeline "
                     "and memory curve.");
-  } else if (std::string fault = findTimelineFault(timeline); !fault.empty()) {
-    notes.push_back("timeline.json is damaged: " + fault +
-                    " is missing or wrong; the simulated timeline and memory curve are left out. "
-                    "Compile the plan again.");
-    timeline = nullptr;
-  }
+  else if (fault = findTimelineFault(timeline); !fault.empty())
+    fault += " is missing or wrong";
+  if (fault.empty())
+    return timeline;
+  notes.push_back(
+      "timeline.json is damaged: " + fault +
+      "; the simulated timeline and memory curve are left out. Compile the plan again.");
+  return nullptr;
+}
+
+static Json collectData(const Plan &plan, const std::filesystem::path &trace) {
+  std::vector<std::string> notes;
+  Json report = readReportPart(plan, notes), timeline = readTimelinePart(plan, notes);
   Json data{{"summary", toJson(makeSummary(plan))},
             {"memory", toJson(makeMemory(plan))},
             {"mesh", describeMesh(plan, report)}};

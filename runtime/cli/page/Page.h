@@ -11,9 +11,9 @@
 namespace gridloom::rt {
 
 /// The text of a self-contained page: markup, style, script and the plan's data; the page says what
-/// was left out for size. `trace` is a file of `gridloom run --trace`, or empty. Throws
-/// InvalidArgument if it is not a trace of this plan, and InvalidPlan if the plan's report.json or
-/// timeline.json is damaged; without these the page has no times.
+/// was left out for size, and which of the plan's report.json and timeline.json is missing or
+/// damaged. `trace` is a file of `gridloom run --trace`, or empty. Throws InvalidArgument if it is
+/// not a trace of this plan.
 std::string makePage(const Plan &plan, const std::filesystem::path &trace);
 
 } // namespace gridloom::rt

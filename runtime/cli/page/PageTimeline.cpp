@@ -222,7 +222,7 @@ std::map<int, RankTrace> TraceReader::read() const {
                 "the trace '" + path.string() + "' cannot be read: " + strerror(errno));
   std::string error;
   Json root = readJson(file, error);
-  if (error.starts_with("has"))
+  if (!error.empty() && error != "is not JSON")
     fail(error);
   if (!root.is_object() || !root.contains("traceEvents"))
     fail("is no JSON object with a list 'traceEvents'");
