@@ -48,6 +48,18 @@ class Case:
     inputs: Callable[[], dict[str, np.ndarray]] | None = None
     state: dict[str, str] | None = None
 
+    def make_inputs(self, path: Path) -> dict[str, np.ndarray]:
+        """What the model at `path` reads, the state included."""
+        if self.inputs:
+            return self.inputs()
+        inputs = zoo.random_inputs(onnx.load(path, load_external_data=False).graph, self.dims, 1000)
+        # Token types and masks are 0 or 1.
+        return {key: value % 2 if key in ("attention_mask", "token_type_ids") else value for key, value in inputs.items()}
+
+    def drop_states(self, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """What our plan reads of `inputs`."""
+        return {key: value for key, value in inputs.items() if not any(fnmatch(key, pattern) for pattern in self.state or ())}
+
 
 def _zoo(name: str, **options) -> Callable[[Path], Path]:
     return lambda folder: zoo.MODELS[name].write(folder / f"{name}.onnx", **options)
@@ -210,13 +222,11 @@ def compare(name: str, mesh: str, threads: int, peak: float, folder: Path, optio
     """Prints a row; the ratio to the faster peer."""
     case = CASES[name]
     path = case.make(folder)
-    inputs = case.inputs() if case.inputs else zoo.random_inputs(onnx.load(path, load_external_data=False).graph, case.dims, 1000)
-    # Token types and masks are 0 or 1.
-    inputs = {key: value % 2 if key in ("attention_mask", "token_type_ids") else value for key, value in inputs.items()}
+    inputs = case.make_inputs(path)
     dims = case.dims or open_dims(path, inputs)
     file = re.sub(r"\W", "-", f"{name}-{mesh}-{threads}") + ".plan"
     plan = gridloom.compile(path, folder / file, mesh=mesh, tools=options.bin, dims=dims, state=case.state)
-    own = {key: value for key, value in inputs.items() if not any(fnmatch(key, pattern) for pattern in case.state or ())}
+    own = case.drop_states(inputs)
     with gridloom.load(plan, threads=max(1, threads // plan.ranks)) as session:
         sides = {
             "ours": lambda: session.run(own),

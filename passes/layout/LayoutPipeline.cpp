@@ -14,6 +14,7 @@ void gridloom::addLayoutPasses(mlir::OpPassManager &pm, const LayoutOptions &opt
   decompose.keepForward = options.forwardConvolutions;
   // First: what a convolution becomes reads weights, and its products can be merged.
   pm.addPass(createDecomposeConvolutions(decompose));
+  pm.addPass(createSliceWeights());
   // A merged weight is a new one, so this comes before weights get their layouts; after
   // partitioning, so that each device merges its own shards.
   if (options.mergeMatmuls)

@@ -42,6 +42,34 @@ def DecomposeConvolutions : Pass<"loom-decompose-convolutions", "::mlir::ModuleO
                         "leave convolutions that oneDNN has, but for those of training steps">];
 }
 
+def SliceWeights : Pass<"loom-slice-weights", "::mlir::ModuleOp"> {
+  let summary = "Cuts slices of weights at load";
+  let description = [{
+    A weight of which only slices are read, as by the convolutions that a transposed one becomes, is cut
+    by the prologue: each slice is a derived tensor, which no run computes again, and which the library
+    packs once. The model's own slices are in the prologue before; these are made after it. A weight stays
+    whole where something else reads it or slices overlap, since memory would hold it twice, and where a
+    slice cuts a dimension that is split over devices.
+
+    Input:
+
+    ```mlir
+    %w = loom.get_weight @w : tensor<8x4x4xf32>
+    %0 = loom.slice %w [0, 0, 0] to [8, 4, 4] by [1, 1, 2] : (tensor<8x4x4xf32>) -> tensor<8x4x2xf32>
+    %1 = loom.slice %w [0, 0, 1] to [8, 4, 4] by [1, 1, 2] : (tensor<8x4x4xf32>) -> tensor<8x4x2xf32>
+    ```
+
+    Output:
+
+    ```mlir
+    loom.derived @"w[:,:,::2]" : tensor<8x4x2xf32> { ... }
+    loom.derived @"w[:,:,1::2]" : tensor<8x4x2xf32> { ... }
+    %0 = loom.get_weight @"w[:,:,::2]" : tensor<8x4x2xf32>
+    %1 = loom.get_weight @"w[:,:,1::2]" : tensor<8x4x2xf32>
+    ```
+  }];
+}
+
 def MergeMatmuls : Pass<"loom-merge-matmuls", "::mlir::ModuleOp"> {
   let summary = "Merges matmuls that share their left operand";
   let description = [{

@@ -8,6 +8,8 @@
 #include "runtime/core/HostArray.h"
 #include "runtime/core/plan.pb.h"
 
+#include <algorithm>
+
 using namespace gridloom;
 using namespace gridloom::rt;
 
@@ -95,6 +97,37 @@ static const char *kindOf(const schema::Step &step) {
   if (step.has_group())
     return "group";
   return step.has_record() ? "record" : "wait";
+}
+
+/// Whether some of these buffers is a weight, or one that is trained.
+static bool readsWeight(const schema::Stage &stage, const schema::Specialisation &program,
+                        const google::protobuf::RepeatedField<uint32_t> &inputs) {
+  return std::any_of(inputs.begin(), inputs.end(), [&](uint32_t input) {
+    const schema::Buffer &buffer = program.buffers(int(input));
+    return buffer.space() == schema::WEIGHT ||
+           (buffer.space() == schema::STATE &&
+            stage.states(int(buffer.index())).role() == schema::PARAMETER);
+  });
+}
+
+const char *gridloom::rt::getPart(const schema::Stage &stage, const schema::Specialisation &program,
+                                  const schema::Step &step) {
+  if (step.has_launch()) {
+    const schema::Kernel &kernel = stage.kernels(int(step.launch().kernel()));
+    if (kernel.skeleton() == "product")
+      return readsWeight(stage, program, step.launch().inputs()) ? "gemm" : "attention";
+    return kernel.flops() ? "kernel" : "copy";
+  }
+  if (step.has_library()) {
+    const schema::Library &call = step.library();
+    constexpr int matrix = 3; // sizes: batch..., M, N, K
+    if (call.has_convolution())
+      return "convolution";
+    bool isAttention = call.has_attention() || (call.matmul().sizes_size() > matrix &&
+                                                !readsWeight(stage, program, call.inputs()));
+    return isAttention ? "attention" : "gemm";
+  }
+  return step.has_copy() ? "copy" : step.has_group() ? "communication" : "";
 }
 
 static PlannedCollective

@@ -43,6 +43,16 @@ void forEachProgram(const Plan &plan, const std::function<void(const PlannedProg
 
 /// The name of the ONNX node that a step comes from, or "".
 std::string getOrigin(const schema::Stage &stage, const schema::Step &step);
+/// Which part of a run's time a step is of, "" for a record or wait:
+/// - "gemm": a product that reads a weight, and any other of two matrices;
+/// - "attention": a library's, and products of batches that the run computes or keeps in a cache,
+///   which are scores and contexts;
+/// - "convolution": a library's;
+/// - "kernel": a generated kernel that computes;
+/// - "copy": a copy, and a generated kernel that only moves elements;
+/// - "communication".
+const char *getPart(const schema::Stage &stage, const schema::Specialisation &program,
+                    const schema::Step &step);
 /// "all_reduce", "send", ...
 std::string getKindName(const schema::Group &group);
 

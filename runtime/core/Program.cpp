@@ -7,6 +7,7 @@
 
 #include "runtime/core/Error.h"
 #include "runtime/core/LibraryCalls.h"
+#include "runtime/core/PlanQueries.h"
 
 #include <algorithm>
 #include <cstring>
@@ -285,6 +286,7 @@ void Program::addTraceEvent(const Timed &timed, std::vector<TraceEvent> &trace) 
     if (timed.step->origin() < uint32_t(context.stage.origins_size()))
       event.origin = context.stage.origins(int(timed.step->origin()));
     event.stream = stream.name();
+    event.part = getPart(context.stage, program, *timed.step);
   }
   event.kind = getKind(stream);
   event.isTransfer =

@@ -151,6 +151,8 @@ std::string gridloom::rt::toChromeEvents(std::span<const TraceEvent> events, int
                            : event.kind == StreamKind::Communication ? "communication"
                                                                      : "copy";
     json args = {{"onnx", event.origin}, {"iteration", event.iteration}};
+    if (!event.part.empty())
+      args["part"] = event.part;
     if (event.kind == StreamKind::Communication)
       args["bytes"] = event.bytes;
     // Perfetto's times are microseconds.

@@ -25,6 +25,7 @@ struct TraceEvent {
   std::string name;   // what ran: kernel symbol, matmul, all_reduce, ...
   std::string origin; // its ONNX nodes
   std::string stream;
+  std::string part; // of a run's time: getPart in runtime/core/PlanQueries.h
   StreamKind kind = StreamKind::Compute;
   bool isTransfer = false; // a send or receive between stages
   uint64_t bytes = 0;      // of communication: what it reads or, of a receive, writes on this rank
