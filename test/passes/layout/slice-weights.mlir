@@ -54,6 +54,24 @@ func.func @shard() -> (tensor<4x1xf32>, tensor<7x1xf32>) {
 
 // -----
 
+// Slices of a weight that is reshaped, where what is split stays a dimension.
+dist.mesh @mesh <["model" = 2]>
+loom.weight @w : tensor<1x8x6x4xf32> from <"", offset = 0, bytes = 768>
+// CHECK: loom.derived @"w[:,:,1:]" : tensor<8x6x3xf32> {
+// CHECK-NEXT: %[[W:.*]] = loom.get_weight @w : tensor<1x8x6x4xf32>
+// CHECK-NEXT: %[[R:.*]] = loom.reshape %[[W]] : (tensor<1x8x6x4xf32>) -> tensor<8x6x4xf32>
+// CHECK-NEXT: loom.slice %[[R]] [0, 0, 1] to [8, 6, 4] by [1, 1, 1]
+// CHECK-LABEL: func.func @reshaped
+// CHECK-NEXT: loom.get_weight @"w[:,:,1:]" {sharding = #dist.sharding<@mesh, [{}, {"model"}, {}]>} : tensor<8x3x3xf32>
+func.func @reshaped() -> tensor<8x3x3xf32> {
+  %w = loom.get_weight @w {sharding = #dist.sharding<@mesh, [{}, {}, {"model"}, {}]>} : tensor<1x8x3x4xf32>
+  %0 = loom.reshape %w : (tensor<1x8x3x4xf32>) -> tensor<8x3x4xf32>
+  %1 = loom.slice %0 [0, 0, 1] to [8, 3, 4] by [1, 1, 1] : (tensor<8x3x4xf32>) -> tensor<8x3x3xf32>
+  return %1 : tensor<8x3x3xf32>
+}
+
+// -----
+
 // Whole elsewhere, or in overlapping parts: memory would hold it twice. What is split cannot be cut.
 dist.mesh @mesh <["model" = 2]>
 loom.weight @whole : tensor<8xf32> from <"", offset = 0, bytes = 32>
