@@ -172,3 +172,28 @@ def test_more_parts_keep_stages_busy(tools, tmp_path, stages):
         assert 0 < idle[-1] <= 100 * expected + 4, (parts, idle)
     assert idle == sorted(idle, reverse=True), idle
     assert idle[-1] < idle[0] / 2, idle
+
+
+def save_tied(folder):
+    """A decoder whose first and last node read one weight."""
+    config = zoo.Gpt2Config(layers=2, hidden=16, heads=2, vocabulary=20, positions=8)
+    return zoo.save(zoo.gpt2(config, zoo.Random(0)), folder / "m.onnx")
+
+
+TIED = ["--train", "--loss", "cross_entropy(logits, labels)", "--dim", "batch=4", "--dim", "sequence=6", "--microbatches", 2]
+
+
+def test_a_weight_of_both_ends_is_named(tools, tmp_path):
+    """All that reads a weight is in one stage: nothing would be left for the other one."""
+    result = tools.call("compile", save_tied(tmp_path), *TIED, "--mesh", "pipe=2", "-o", tmp_path / "m.plan", check=False)
+    assert result.returncode == 1
+    assert re.search(r"no cut into 2 stages gives each of them weights; weight 'wte\.weight' is used from '/Gather_1' to '/MatMul'", result.stderr), result.stderr
+    assert "export the model with a weight for each of them, or use axes of data (with --zero 3 " in result.stderr
+
+
+def test_stages_that_part_a_weight_are_refused(tools, tmp_path):
+    (tmp_path / "s.strategy").write_text("strategy: 1\nmesh: pipe=2\nstage-axis: pipe\nstages:\n  /h.0/*: 0\n  /h.1/*: 1\n  /MatMul: 1\n")
+    result = tools.call("compile", save_tied(tmp_path), *TIED, "--strategy", tmp_path / "s.strategy", "-o", tmp_path / "m.plan", check=False)
+    assert result.returncode == 1
+    expected = "node '/MatMul': uses weight 'wte.weight' in stage 1, and '/Gather_1' uses it in stage 0; it lies in one stage: give both nodes the same, "
+    assert expected + "or export the model with a weight for each of them" in result.stderr, result.stderr
