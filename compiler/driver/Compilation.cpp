@@ -120,7 +120,7 @@ LogicalResult Compilation::checkOptions() {
     return failure();
   }
   if (failed(checkTarget()) || failed(checkPrecision()) || failed(checkGradients()) ||
-      failed(checkTraining()) || failed(checkCluster()) || failed(checkStrategy()) ||
+      failed(checkStrategy()) || failed(checkTraining()) || failed(checkCluster()) ||
       failed(checkMeasuring()))
     return failure();
   if (!options.startFrom.empty() && first > 1 &&
