@@ -131,8 +131,8 @@ LogicalResult Compilation::checkOptions() {
     return failure();
   }
   if (failed(checkMesh()) || failed(checkTarget()) || failed(checkPrecision()) ||
-      failed(checkGradients()) || failed(checkTraining()) || failed(checkCluster()) ||
-      failed(checkStrategy()) || failed(checkMeasuring()))
+      failed(checkGradients()) || failed(checkStrategy()) || failed(checkTraining()) ||
+      failed(checkCluster()) || failed(checkMeasuring()))
     return failure();
   if (!options.startFrom.empty() && first > 1 &&
       (!options.mesh.empty() || cluster || !options.shard.empty() || options.microbatches) &&

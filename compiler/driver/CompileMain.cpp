@@ -182,8 +182,8 @@ static void addTrainOptions(CLI::App &verb, CompileOptions &all) {
       ->check(CLI::Range(1, 3));
   verb.add_option("--bucket-size", all.bucketSize,
                   "with --train, bytes of gradients that are added up over devices in one message, "
-                  "which leaves as soon as the last of them is there; 0: each by itself; default "
-                  "25MiB")
+                  "which leaves as soon as the last of them is there, and of weights that --zero 3 "
+                  "gathers in one; 0: each by itself; default 25MiB")
       ->type_name("SIZE")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->check(CLI::Range(int64_t(0), std::numeric_limits<int64_t>::max()).description(""));

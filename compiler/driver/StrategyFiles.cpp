@@ -66,7 +66,19 @@ LogicalResult Compilation::checkStrategy() {
     return failure();
   }
   options.chunkMatmul = strategy->chunkMatmul;
-  return success();
+  // The parts of a training step's batch are made on import. A file that says nothing of them
+  // leaves them to the option.
+  if (!options.train.isOn || strategy->microbatches == 1)
+    return success();
+  int64_t given = options.microbatches ? options.microbatches : options.train.accumulate;
+  if (given && given != strategy->microbatches)
+    fail((options.microbatches ? "--microbatches " : "--accumulate ") + Twine(given) +
+         " contradicts the strategy " + strategy->locate(0) + ", which has " +
+         Twine(strategy->microbatches) +
+         "; leave the option out, or change 'microbatches' in the file");
+  else if (!given)
+    options.microbatches = strategy->microbatches;
+  return failure(hadError);
 }
 
 void Compilation::identifyModel() {

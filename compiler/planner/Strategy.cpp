@@ -516,10 +516,11 @@ static FailureOr<std::vector<MeshSpec>> listMeshes(ModuleOp module,
 /// the model, which no search prices: they are there where the mesh names them.
 static LogicalResult limitToTraining(ModuleOp module, const StrategyRequest &request,
                                      std::vector<Candidate> &candidates) {
-  if (!module->hasAttr(loom::kTraining) || request.file)
+  if (!module->hasAttr(loom::kTraining))
     return success();
   std::erase_if(candidates, [&](const Candidate &each) {
-    return each.options.hasPipeline() && (request.mesh.empty() || !each.options.search.empty());
+    return each.options.hasPipeline() && !request.file &&
+           (request.mesh.empty() || !each.options.search.empty());
   });
   for (Candidate &candidate : candidates)
     candidate.options.microbatches = 1;

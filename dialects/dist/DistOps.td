@@ -261,7 +261,8 @@ def Dist_FutureType : TypeDef<DistDialect, "Future"> {
 def Dist_StartOp : Dist_Op<"start", [SingleBlockImplicitTerminator<"YieldOp">]> {
   let summary = "Starts one group: one collective, or transfers that must progress together";
   let description = [{
-    The region holds the group's operations and yields their results. Operands are used from above.
+    The region holds the group's operations and yields their results. Operands are used from above. All_gathers over the same devices are one
+    collective, of several values in one message.
 
     ```mlir
     %f = dist.start {
@@ -272,7 +273,7 @@ def Dist_StartOp : Dist_Op<"start", [SingleBlockImplicitTerminator<"YieldOp">]> 
     ```
 
     **Constraints:**
-    - D-ST1: the region holds exactly one collective, or only sends and receives (at least one).
+    - D-ST1: the region holds exactly one collective, or all_gathers over the same axes, or only sends and receives (at least one).
     - D-ST2: the future's types are the yielded types.
   }];
   let arguments = (ins);

@@ -178,6 +178,15 @@ LogicalResult OnShardsOp::verify() {
   return success();
 }
 
+/// Whether the operations of a group are all_gathers over the same devices.
+static bool areOneGather(Block &body) {
+  auto first = dyn_cast<AllGatherOp>(body.front());
+  return first && llvm::all_of(body.without_terminator(), [&](Operation &op) {
+           auto gather = dyn_cast<AllGatherOp>(op);
+           return gather && gather.getAxes() == first.getAxes();
+         });
+}
+
 LogicalResult StartOp::verify() {
   int64_t collectives = 0, transfers = 0;
   auto yield = cast<YieldOp>(getBody().front().getTerminator());
@@ -186,9 +195,11 @@ LogicalResult StartOp::verify() {
       return op.emitOpError("is not communication and cannot be in a group");
     ++(isa<SendOp, RecvOp>(op) ? transfers : collectives);
   }
-  if (collectives + transfers == 0 || collectives > 1 || (collectives && transfers)) // D-ST1
+  bool isOne = collectives == 1 || areOneGather(getBody().front());
+  if (isOne ? transfers != 0 : collectives != 0 || transfers == 0) // D-ST1
     return emitOpError("holds ") << collectives << " collectives and " << transfers
-                                 << " transfers; a group is one collective, or transfers alone";
+                                 << " transfers; a group is one collective, all_gathers over the "
+                                    "same devices, or transfers alone";
   if (yield.getResults().getTypes() != getFuture().getType().getTypes()) // D-ST2
     return emitOpError("yields other types than its future's");
   return success();

@@ -10,8 +10,9 @@
 
 namespace gridloom::dist {
 
-/// On an all_gather of a parameter that a device keeps a part of: its number in the function, in
-/// the order of first uses. What it gathers is dropped after the last use.
+/// On an all_gather of a parameter that a device keeps a part of: the number of its unit in the
+/// function, in the order of first uses. A unit travels in one message. What is gathered is dropped
+/// after its last use.
 inline constexpr llvm::StringLiteral kGathered = "dist.gathered";
 /// On a function with such all_gathers: the bytes that gathered parameters may take at a time,
 /// those in use and those on their way. None starts before there is room for it.

@@ -31,7 +31,9 @@ void gridloom::addCommunicatePasses(mlir::OpPassManager &pm, const CommunicateOp
   func.addPass(mlir::createCanonicalizerPass());
   func.addPass(createMergeEqual());
   // After equal ones were merged: these stay apart.
-  func.addPass(createGatherAgain());
+  GatherAgainOptions gathers;
+  gathers.bucketSize = options.bucketBytes;
+  func.addPass(createGatherAgain(gathers));
   func.addPass(createFormGroups());
   func.addPass(createVerifyCommunicated());
 }

@@ -156,13 +156,17 @@ def MergeEqual : Pass<"dist-merge-equal", "::mlir::func::FuncOp"> {
 }
 
 def GatherAgain : Pass<"dist-gather-again", "::mlir::func::FuncOp"> {
-  let summary = "Drops gathered parameters between uses, and gathers them again";
+  let summary = "Drops gathered parameters between uses, and gathers them again, those used together in one message";
   let description = [{
     A parameter of which each device keeps a part is whole only while it is used. The uses of all are walked in program order: a
     parameter stays gathered as long as it and those used after it fit into a window of `1 + ahead` times the largest one, and an eighth
-    for small ones; after that it is gathered again before the next use, such as that of the backward part. All these all_gathers are
-    numbered (`dist.gathered`), and the function says how many bytes the window has (`dist.gather_window`): the schedule starts none before
-    there is room, so `ahead` are on their way while one is used.
+    for small ones; after that it is gathered again before the next use, such as that of the backward part.
+
+    Those that are used one after another are a unit, which is gathered in one message, while each is dropped after its own last use. A
+    unit takes parameters until it has `bucket-size` bytes, at most `1 / (1 + ahead)` of the window, and no more than the window holds
+    beside what is there when the first one is used; a parameter that has `bucket-size` bytes by itself travels alone. All these
+    all_gathers are numbered (`dist.gathered`), and the function says how many bytes the window has (`dist.gather_window`): the schedule
+    starts none before there is room for all of it, so `ahead` units are on their way while one is used.
 
     ```mlir
     // ahead=1; %w, %v and %u are parameters of one size
@@ -175,7 +179,8 @@ def GatherAgain : Pass<"dist-gather-again", "::mlir::func::FuncOp"> {
     %a = loom.dot_general %y, %1 ...
     ```
   }];
-  let options = [Option<"ahead", "ahead", "int64_t", "1", "parameters of the largest size that are gathered ahead of the one in use">];
+  let options = [Option<"ahead", "ahead", "int64_t", "1", "parameters of the largest size that are gathered ahead of the one in use">,
+    Option<"bucketSize", "bucket-size", "int64_t", "0", "bytes after which a unit is gathered; 0: each parameter by itself">];
   let dependentDialects = ["::gridloom::dist::DistDialect"];
 }
 

@@ -103,7 +103,7 @@ private:
   /// Where value number `index` of a message lies.
   Value getPlace(dist::AllReduceOp op, unsigned index);
   Value fillMessage(dist::AllReduceOp op);
-  void addGroup(Operation *op);
+  void addGroup(Operation *op, ArrayRef<Operation *> others = {});
   void addStart(dist::StartOp start, bool overlap);
   void addCopy(Location loc, Value from, Value to) {
     plan::CopyOp::create(steps, loc, from, to, compute);
@@ -430,23 +430,28 @@ Value ProgramBuilder::fillMessage(dist::AllReduceOp op) {
   return message;
 }
 
-void ProgramBuilder::addGroup(Operation *op) {
+/// `others` travel in the same message: all_gathers of what is used together.
+void ProgramBuilder::addGroup(Operation *op, ArrayRef<Operation *> others) {
   SmallVector<Value> inputs, outputs;
-  if (isMessage(op)) {
-    inputs = outputs = {fillMessage(cast<dist::AllReduceOp>(op))};
-  } else {
-    for (Value operand : op->getOperands())
+  auto addValues = [&](Operation *each) {
+    for (Value operand : each->getOperands())
       inputs.push_back(getRegistered(operand));
-    for (Value result : op->getResults()) {
-      outputs.push_back(declare(op->getLoc(), result.getType(), plan::Space::Registered));
+    for (Value result : each->getResults()) {
+      outputs.push_back(declare(each->getLoc(), result.getType(), plan::Space::Registered));
       buffers[result] = outputs.back();
     }
-  }
+  };
+  if (isMessage(op))
+    inputs = outputs = {fillMessage(cast<dist::AllReduceOp>(op))};
+  else
+    addValues(op);
+  llvm::for_each(others, addValues);
+  Operation *named = others.empty() ? op : op->getParentOp();
   auto group =
-      plan::GroupOp::create(steps, op->getLoc(), getGroupKind(op), getGroupAxes(op), sequence++,
+      plan::GroupOp::create(steps, named->getLoc(), getGroupKind(op), getGroupAxes(op), sequence++,
                             dist::ReductionKindAttr(), IntegerAttr(), IntegerAttr(),
                             DenseI64ArrayAttr(), inputs, outputs, getStream(op));
-  if (Attribute because = op->getAttr(dist::kBecause))
+  if (Attribute because = named->getAttr(dist::kBecause))
     group->setAttr(dist::kBecause, because);
   llvm::TypeSwitch<Operation *>(op)
       .Case<dist::AllReduceOp, dist::ReduceScatterOp>(
@@ -462,8 +467,13 @@ void ProgramBuilder::addStart(dist::StartOp start, bool overlap) {
   Block &body = start.getBody().front();
   if (deferred.contains(start) || readsWeights(start))
     waitForCompute(start);
+  SmallVector<Operation *> operations;
   for (Operation &op : body.without_terminator())
-    addGroup(&op);
+    operations.push_back(&op);
+  if (isa<dist::AllGatherOp>(operations.front()))
+    addGroup(operations.front(), ArrayRef(operations).drop_front());
+  else
+    llvm::for_each(operations, [&](Operation *op) { addGroup(op); });
   for (Operation *user : start.getFuture().getUsers())
     for (auto [yielded, result] :
          llvm::zip_equal(body.getTerminator()->getOperands(), user->getResults()))

@@ -15,12 +15,18 @@ using namespace mlir;
 namespace gridloom {
 namespace {
 
-/// A parameter from its all_gather to its last use.
-struct Stretch {
+/// A parameter from the all_gather of its unit to its last use.
+struct Parameter {
+  Operation *last = nullptr;
+  int64_t bytes = 0; ///< with those of copies in another order or type
+};
+
+/// Parameters that one all_gather brings.
+struct Unit {
   dist::StartOp start;
-  SmallVector<Operation *> names;              ///< what waits for it, and views
-  Operation *first = nullptr, *last = nullptr; ///< uses
-  int64_t bytes = 0;                           ///< with those of copies in another order or type
+  SmallVector<Operation *> names;    ///< what waits for it, and views
+  Operation *first = nullptr;        ///< use of any of them
+  SmallVector<Parameter> parameters; ///< those that are used
 };
 
 /// Whether an operation gives the elements of one value in another order or type.
@@ -31,61 +37,63 @@ bool isCopy(Operation *op) {
          count(call.getInputs()[0]) == count(call.getOutputs()[0]);
 }
 
-void collect(Value value, Stretch &stretch) {
+void collect(Value value, Unit &unit, Parameter &parameter) {
   for (Operation *user : value.getUsers()) {
     if (user->hasTrait<OpTrait::IsTerminator>())
       continue;
     if (isa<loom::ReshapeOp, loom::SliceOp>(user)) {
-      stretch.names.push_back(user);
-      collect(user->getResult(0), stretch);
+      unit.names.push_back(user);
+      collect(user->getResult(0), unit, parameter);
       continue;
     }
-    Operation *use = stretch.start->getBlock()->findAncestorOpInBlock(*user);
-    if (!stretch.first || use->isBeforeInBlock(stretch.first))
-      stretch.first = use;
-    if (!stretch.last || stretch.last->isBeforeInBlock(use))
-      stretch.last = use;
+    Operation *use = unit.start->getBlock()->findAncestorOpInBlock(*user);
+    if (!unit.first || use->isBeforeInBlock(unit.first))
+      unit.first = use;
+    if (!parameter.last || parameter.last->isBeforeInBlock(use))
+      parameter.last = use;
     if (!isCopy(user))
       continue;
     Value copy = user->getResult(0);
-    stretch.bytes += loom::getByteSize(copy.getType());
-    collect(copy, stretch);
+    parameter.bytes += loom::getByteSize(copy.getType());
+    collect(copy, unit, parameter);
   }
 }
 
 /// Those that are used, in the order of their first uses.
-SmallVector<Stretch> findStretches(Block &block) {
-  SmallVector<Stretch> stretches;
+SmallVector<Unit> findUnits(Block &block) {
+  SmallVector<Unit> units;
   for (auto start : block.getOps<dist::StartOp>()) {
     Operation &op = start.getBody().front().front();
     if (!op.hasAttr(dist::kGathered))
       continue;
-    Stretch stretch{start, {}, nullptr, nullptr, 0};
+    Unit unit{start, {}, nullptr, {}};
     for (Operation *done : start.getFuture().getUsers()) {
-      stretch.names.push_back(done);
+      unit.names.push_back(done);
       for (Value result : done->getResults()) {
-        stretch.bytes += loom::getByteSize(result.getType());
-        collect(result, stretch);
+        Parameter parameter{nullptr, loom::getByteSize(result.getType())};
+        collect(result, unit, parameter);
+        if (parameter.last)
+          unit.parameters.push_back(parameter);
       }
     }
-    if (stretch.first)
-      stretches.push_back(std::move(stretch));
+    if (unit.first)
+      units.push_back(std::move(unit));
   }
-  llvm::stable_sort(stretches, [](const Stretch &a, const Stretch &b) {
+  llvm::stable_sort(units, [](const Unit &a, const Unit &b) {
     return a.first != b.first && a.first->isBeforeInBlock(b.first);
   });
-  return stretches;
+  return units;
 }
 
 } // namespace
 
 void sinkGathers(Block &block) {
-  for (Stretch &stretch : findStretches(block)) {
-    stretch.start->moveBefore(stretch.first);
-    llvm::sort(stretch.names, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
-    for (Operation *name : stretch.names)
-      if (name->isBeforeInBlock(stretch.first))
-        name->moveBefore(stretch.first);
+  for (Unit &unit : findUnits(block)) {
+    unit.start->moveBefore(unit.first);
+    llvm::sort(unit.names, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    for (Operation *name : unit.names)
+      if (name->isBeforeInBlock(unit.first))
+        name->moveBefore(unit.first);
   }
 }
 
@@ -94,25 +102,27 @@ SmallVector<std::pair<Operation *, Operation *>> findGatherWaits(Block &block) {
   if (!window)
     return {};
   SmallVector<std::pair<Operation *, Operation *>> waits;
-  SmallVector<Stretch> stretches = findStretches(block);
-  SmallVector<const Stretch *> byLast; // those that are over come first
-  for (const Stretch &stretch : stretches)
-    byLast.push_back(&stretch);
-  llvm::stable_sort(byLast, [](const Stretch *a, const Stretch *b) {
+  SmallVector<Unit> units = findUnits(block);
+  SmallVector<const Parameter *> byLast; // those that are over come first
+  for (const Unit &unit : units)
+    for (const Parameter &parameter : unit.parameters)
+      byLast.push_back(&parameter);
+  llvm::stable_sort(byLast, [](const Parameter *a, const Parameter *b) {
     return a->last != b->last && a->last->isBeforeInBlock(b->last);
   });
   size_t over = 0;
   int64_t used = 0; // bytes of those that have begun and are not over
-  for (const Stretch &stretch : stretches) {
-    for (; byLast[over]->last->isBeforeInBlock(stretch.first); ++over)
+  for (const Unit &unit : units) {
+    for (; byLast[over]->last->isBeforeInBlock(unit.first); ++over)
       used -= byLast[over]->bytes;
-    used += stretch.bytes;
+    for (const Parameter &parameter : unit.parameters)
+      used += parameter.bytes;
     int64_t bytes = used;
-    for (const Stretch *before : llvm::reverse(ArrayRef(byLast).take_front(over))) {
+    for (const Parameter *before : llvm::reverse(ArrayRef(byLast).take_front(over))) {
       bytes += before->bytes;
       if (bytes <= window.getInt())
         continue;
-      waits.push_back({before->last, stretch.start});
+      waits.push_back({before->last, unit.start});
       break;
     }
   }

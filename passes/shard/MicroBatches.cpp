@@ -6,6 +6,7 @@
 #include "passes/shard/MicroBatches.h"
 
 #include "dialects/loom/Control.h"
+#include "dialects/loom/Parts.h"
 #include "dialects/loom/Training.h"
 
 #include <numeric>
@@ -116,6 +117,16 @@ int64_t gridloom::countRows(func::FuncOp func) {
     common = std::gcd(common, isWhole ? 1 : type.getDimSize(0));
   }
   return common;
+}
+
+std::optional<int64_t> gridloom::getTrainedParts(ModuleOp module) {
+  if (!module->hasAttr(loom::kTraining))
+    return std::nullopt;
+  int64_t count = 1;
+  for (auto func : module.getOps<func::FuncOp>())
+    if (auto parts = func->getAttrOfType<IntegerAttr>(loom::kParts))
+      count = parts.getInt();
+  return count;
 }
 
 void gridloom::setMicrobatches(MeshOp meshOp, int64_t count) {

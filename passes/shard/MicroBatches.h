@@ -32,6 +32,10 @@ findMicrobatchObstacle(const Propagation &state, mlir::func::FuncOp func, mlir::
 /// time. A state or a number has one row; 0 without inputs.
 int64_t countRows(mlir::func::FuncOp func);
 
+/// The parts in which the module's training step computes its batch, which are in the program; none
+/// without a training step.
+std::optional<int64_t> getTrainedParts(mlir::ModuleOp module);
+
 /// Makes `count` micro-batches the last axis of the mesh, in place of those it had; one is none.
 void setMicrobatches(dist::MeshOp mesh, int64_t count);
 

@@ -239,7 +239,7 @@ void PinShardingsPass::checkStates(StrategyLookup &lookup) {
 
 /// What is cut in time is not communicated: every operation has to have its part of the batch.
 LogicalResult PinShardingsPass::checkMicrobatches(const Mesh &mesh) {
-  if (given->microbatches == 1)
+  if (given->microbatches == 1 || getTrainedParts(getOperation()))
     return success();
   auto micro = StringAttr::get(&getContext(), MeshOp::kMicroAxis);
   for (func::FuncOp func : listSpecialisations(getOperation())) {

@@ -30,7 +30,10 @@ struct PinStagesPass : public gridloom::impl::PinStagesBase<PinStagesPass> {
     MeshOp mesh = given ? requireMesh(module) : MeshOp();
     if (!mesh)
       return signalPassFailure();
-    setMicrobatches(mesh, given->microbatches);
+    if (std::optional<int64_t> parts = getTrainedParts(module); !parts)
+      setMicrobatches(mesh, given->microbatches);
+    else if (given->microbatches > 1 && given->microbatches != *parts)
+      return emitPartsError(*parts);
     StrategyLookup lookup(*given, module, {StrategySection::Stages});
     for (func::FuncOp func : listSpecialisations(module)) {
       std::string specialisation = nameSpecialisation(func);
@@ -42,6 +45,14 @@ struct PinStagesPass : public gridloom::impl::PinStagesBase<PinStagesPass> {
   }
 
 private:
+  void emitPartsError(int64_t parts) {
+    emitError(getOperation().getLoc())
+        << "the strategy " << given->locate(0) << " cuts the batch into " << given->microbatches
+        << " micro-batches, the training step was imported with " << parts
+        << "; import the model with --microbatches " << given->microbatches
+        << ", or change 'microbatches' in the file";
+    signalPassFailure();
+  }
   void pin(StrategyLookup &lookup, StringRef specialisation, const NamedOp &named) {
     const StrategyLine *line =
         lookup.find(StrategySection::Stages, specialisation, named.full, named.base);

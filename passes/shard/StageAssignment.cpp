@@ -6,7 +6,11 @@
 #include "passes/shard/StageAssignment.h"
 
 #include "dialects/loom/Control.h"
+#include "dialects/loom/Signature.h"
 #include "dialects/loom/Training.h"
+#include "dialects/loom/WeightUse.h"
+
+#include "llvm/ADT/BitVector.h"
 
 #include <map>
 
@@ -99,32 +103,94 @@ LogicalResult StageAssignment::requireOperations(ArrayRef<Operation *> anchored)
   return error << "; use a smaller '" << axis.getValue() << "' axis";
 }
 
-void StageAssignment::reportNoCut(ArrayRef<StageProfile> profiles) {
-  // The state that spans most of its function is what stands in the way.
-  std::pair<StringAttr, StageProfile::Span> widest;
-  const StageProfile *where = nullptr;
-  double most = 0;
-  for (const StageProfile &profile : profiles)
-    for (const auto &state : profile.states) {
-      double share = double(state.second.last - state.second.first + 1) / profile.anchored.size();
-      if (share > most) {
-        most = share;
-        widest = state;
-        where = &profile;
+static bool isParameter(func::FuncOp func, StringAttr state) {
+  return llvm::any_of(func.getArguments(), [&](BlockArgument argument) {
+    auto role = loom::getArgumentAttr(argument, loom::kRole);
+    return loom::getArgumentAttr(argument, loom::kState) == state && role &&
+           cast<StringAttr>(role) == loom::kParameter;
+  });
+}
+
+/// "weight 'w'" of one that is trained, "state 's'" of others.
+static std::string nameState(func::FuncOp func, StringAttr state) {
+  return ((isParameter(func, state) ? "weight '" : "state '") + state.getValue() + "'").str();
+}
+
+/// What lets nodes that read a weight be in two stages.
+static std::string adviseApart(func::FuncOp func, StringAttr state) {
+  bool isTied = llvm::any_of(func.getArguments(), [&](BlockArgument argument) {
+    return loom::getArgumentAttr(argument, loom::kState) == state &&
+           loom::getArgumentAttr(argument, loom::kTied);
+  });
+  return isTied ? "leave out the --tie that makes it one"
+                : "export the model with a weight for each of them";
+}
+
+namespace {
+/// The state that spans most of its function.
+struct WidestState {
+  StringAttr name;
+  StageProfile::Span span = {0, 0};
+  size_t profile = 0;
+  double share = 0; ///< of the function's operations
+
+  explicit WidestState(ArrayRef<StageProfile> profiles) {
+    for (auto [i, each] : llvm::enumerate(profiles))
+      for (const auto &[state, own] : each.states) {
+        double part = double(own.last - own.first + 1) / double(each.anchored.size());
+        if (part <= share)
+          continue;
+        share = part;
+        name = state;
+        span = own;
+        profile = i;
       }
-    }
-  if (!where) {
+  }
+};
+} // namespace
+
+static std::string getNodeAt(const StageProfile &profile, size_t position) {
+  return loom::getNodeName(profile.anchored[position]->getLoc());
+}
+
+/// Whether a stage of what is trained would have no weights, since nodes far from each other read
+/// one: next to no work would be left for it.
+bool StageAssignment::leavesIdle(ArrayRef<StageProfile> profiles, const StageStarts &starts) const {
+  constexpr double kFar = 0.5;
+  WidestState widest(profiles);
+  if (steps.empty() || widest.share < kFar)
+    return false;
+  const StageProfile &longest = profiles[widest.profile];
+  if (getNodeAt(longest, widest.span.first) == getNodeAt(longest, widest.span.last))
+    return false;
+  llvm::BitVector used(stages);
+  for (auto [profile, list] : llvm::zip_equal(profiles, starts))
+    for (const auto &[state, span] : profile.states)
+      used.set(std::distance(list.begin(), llvm::upper_bound(list, span.first)) - 1);
+  return !used.all();
+}
+
+void StageAssignment::reportNoCut(ArrayRef<StageProfile> profiles, StringRef why) {
+  WidestState widest(profiles);
+  if (!widest.name) {
     emitError(module.getLoc()) << "the specialisations cannot be cut alike into " << stages
                                << " stages; use a smaller '" << axis.getValue() << "' axis";
     return;
   }
-  auto nameOf = [&](size_t at) { return loom::getNodeName(where->anchored[at]->getLoc()); };
-  emitError(module.getLoc()) << "no cut into " << stages
-                             << " stages leaves every state in one stage; state '"
-                             << widest.first.getValue() << "' is used from '"
-                             << nameOf(widest.second.first) << "' to '"
-                             << nameOf(widest.second.last) << "'; use a smaller '"
-                             << axis.getValue() << "' axis";
+  const StageProfile &profile = profiles[widest.profile];
+  func::FuncOp func = free[widest.profile];
+  InFlightDiagnostic error = emitError(module.getLoc())
+                             << "no cut into " << stages << " stages " << why << "; "
+                             << nameState(func, widest.name) << " is used from '"
+                             << getNodeAt(profile, widest.span.first) << "' to '"
+                             << getNodeAt(profile, widest.span.last) << "'";
+  if (isParameter(func, widest.name))
+    error << " and lies in one stage with all between them: " << adviseApart(func, widest.name)
+          << ", or use axes of data (with --zero 3 each device keeps a part of the weights) or of "
+             "tensor parallelism in place of '"
+          << axis.getValue() << "'";
+  else
+    error << "; use a smaller '" << axis.getValue() << "' axis";
 }
 
 FailureOr<StageStarts> StageAssignment::choose(const StageCosts &costs) {
@@ -138,10 +204,35 @@ FailureOr<StageStarts> StageAssignment::choose(const StageCosts &costs) {
   std::vector<StageProfile> profiles;
   for (func::FuncOp func : free)
     profiles.emplace_back(func, mesh, axis, costs);
-  if (std::optional<StageStarts> starts = chooseCuts(profiles, stages))
+  std::optional<StageStarts> starts = chooseCuts(profiles, stages);
+  if (starts && !leavesIdle(profiles, *starts))
     return *starts;
-  reportNoCut(profiles);
+  reportNoCut(profiles, starts ? "gives each of them weights" : "leaves every state in one stage");
   return failure();
+}
+
+/// That all that uses a state is in one stage, where stages were given.
+LogicalResult StageAssignment::requireOneStage() {
+  llvm::DenseMap<StringAttr, Operation *> known;
+  auto stageOf = [](Operation *op) { return op->getAttrOfType<IntegerAttr>(kStage).getInt(); };
+  for (const SmallVector<func::FuncOp> *functions : {&given, &free, &steps})
+    for (func::FuncOp func : *functions)
+      for (const StateUse &use : getStateUses(func)) {
+        Operation *op = use.op, *other = known.try_emplace(use.state, op).first->second;
+        if (stageOf(op) == stageOf(other))
+          continue;
+        if (stageOf(op) < stageOf(other))
+          std::swap(op, other);
+        InFlightDiagnostic error = op->emitError("uses ")
+                                   << nameState(func, use.state) << " in stage " << stageOf(op)
+                                   << ", and '" << loom::getNodeName(other->getLoc())
+                                   << "' uses it in stage " << stageOf(other)
+                                   << "; it lies in one stage: give both nodes the same";
+        if (isParameter(func, use.state) && op->getParentOp() == other->getParentOp())
+          error << ", or " << adviseApart(func, use.state);
+        return error;
+      }
+  return success();
 }
 
 LogicalResult StageAssignment::apply(const StageStarts &starts) {
@@ -172,6 +263,8 @@ LogicalResult StageAssignment::apply(const StageStarts &starts) {
     training.place(step, givenInSteps);
     settle(step);
   }
+  if (stages > 1 && failed(requireOneStage()))
+    return failure();
   if (stages > 1)
     placeStates(steps.empty() ? TrainStages::Owners() : training.getOwners());
   return success();

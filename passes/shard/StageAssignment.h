@@ -30,7 +30,9 @@ public:
 
 private:
   mlir::LogicalResult requireOperations(llvm::ArrayRef<mlir::Operation *> anchored);
-  void reportNoCut(llvm::ArrayRef<StageProfile> profiles);
+  bool leavesIdle(llvm::ArrayRef<StageProfile> profiles, const StageStarts &starts) const;
+  void reportNoCut(llvm::ArrayRef<StageProfile> profiles, llvm::StringRef why);
+  mlir::LogicalResult requireOneStage();
   void settle(mlir::func::FuncOp func);
   void placeStates(TrainStages::Owners owners);
   void setStage(mlir::Operation *op, int64_t stage);

@@ -7,6 +7,7 @@
 
 #include "dialects/dist/Splits.h"
 #include "passes/shard/FactorNames.h"
+#include "passes/shard/MicroBatches.h"
 #include "passes/shard/NamePatterns.h"
 #include "passes/shard/Shard.h"
 #include "passes/shard/Spots.h"
@@ -67,6 +68,8 @@ void Collector::describeMesh(StrategyFile &file) const {
   }
   if (stageAxis)
     file.stageAxis = stageAxis.str();
+  if (std::optional<int64_t> parts = getTrainedParts(module))
+    file.microbatches = *parts;
 }
 
 /// The nodes whose weights were taken apart, in patterns if these are of no other node.

@@ -11,6 +11,12 @@
 
 using namespace gridloom::rt;
 
+void Communicator::allGatherMany(Stream &stream, std::span<const GatheredValue> values,
+                                 OpContext op) {
+  for (const GatheredValue &value : values)
+    allGather(stream, value.in, value.out, value.bytes, DataType::U8, op);
+}
+
 void Communicator::sendRecv(Stream &stream, const void *in, int to, void *out, int from,
                             size_t count, DataType type, bool receiveFirst, OpContext op) {
   if (receiveFirst)

@@ -38,6 +38,14 @@ struct OpContext {
   std::string_view origin;
 };
 
+/// One of several values that are gathered: this member's part, of so many bytes, and where those
+/// of all come, member i's at i * bytes.
+struct GatheredValue {
+  const void *in = nullptr;
+  void *out = nullptr;
+  size_t bytes = 0;
+};
+
 /// A group of ranks with an order. Calls enqueue on `stream` and return; the stream is a
 /// communication stream of this rank's device. Counts are of elements. In place is allowed where
 /// input and output have one size (all_reduce, broadcast), and never overlaps partially.
@@ -79,6 +87,10 @@ public:
   /// Announces that operands will lie in `memory`, which Transport::allocate made; it outlives the
   /// communicator. Collective: each member gives as many bytes.
   virtual void registerMemory(const Memory &memory) {}
+
+  /// allGather of several values, in one message where the transport has such. Members give values
+  /// of the same sizes.
+  virtual void allGatherMany(Stream &stream, std::span<const GatheredValue> values, OpContext op);
 };
 
 /// Ranks publish their progress here, so that an error can name the ranks that are missing. Calls

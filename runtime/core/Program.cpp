@@ -691,6 +691,17 @@ void Program::submitGroup(const schema::Step &step, Stream &stream, int64_t iter
     }
     return;
   }
+  const PreparedGroup &prepared = groups[&step];
+  if (group.kind() == schema::Group::ALL_GATHER && group.inputs_size() > 1 && prepared.members &&
+      prepared.places.empty()) {
+    std::vector<GatheredValue> values;
+    for (int i = 0; i < group.inputs_size(); ++i) {
+      uint32_t in = group.inputs(i);
+      values.push_back({getPointer(in, iteration), getPointer(group.outputs(i), iteration),
+                        getElements(in) * sizeOf(DataType(program.buffers(int(in)).type()))});
+    }
+    return prepared.members->allGatherMany(stream, values, op);
+  }
   for (int i = 0; i < group.inputs_size(); ++i)
     submitCollective(step, stream, getPointer(group.inputs(i), iteration),
                      getPointer(group.outputs(i), iteration), group.inputs(i), op);

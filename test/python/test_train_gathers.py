@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 from training_models import SIGNS, save_model
 
 import gridloom
+from gridloom import zoo
 
 LAYERS = 5
 
@@ -37,59 +38,114 @@ def list_accesses(parts: int) -> list[str]:
     return (forward + [f"w{i}" for i in range(LAYERS - 1, 0, -1)]) * parts
 
 
-def simulate_window(accesses: list[str], sizes: dict[str, int], window: int) -> list[str]:
-    """What is gathered by one who keeps what was used last, as long as it fits."""
-    recent, gathered = [], []
-    for name in accesses:
+def simulate_units(accesses: list[str], sizes: dict[str, int], window: int) -> list[list[str]]:
+    """What is gathered, message by message, by one who keeps what was used last, as long as it fits, and takes along what is used next, as
+    long as that is no more than half the window, and has room beside what is kept."""
+    recent, stretches = [], []  # each of a name, its first access and its last one
+    for at, name in enumerate(accesses):
         after = recent[recent.index(name) :] if name in recent else []
         if not after or sum(sizes[each] for each in after) > window:
-            gathered.append(name)
+            stretches.append([name, at, at])
+        next(stretch for stretch in reversed(stretches) if stretch[0] == name)[2] = at
         recent = [each for each in recent if each != name] + [name]
-    return gathered
+    units = []
+    for i, (name, first, _) in enumerate(stretches):
+        begin = i - len(units[-1]) if units else 0
+        there = [each for each, _, last in stretches[: i + 1] if last >= stretches[begin][1]]
+        if units and sum(sizes[each] for each in [*units[-1], name]) <= window // 2 and sum(sizes[each] for each in there) <= window:
+            units[-1].append(name)
+        else:
+            units.append([name])
+    return units
 
 
 def measure_gathered(step: str) -> int:
-    """The most bytes of gathered weights at a time, from each one's all_gather to the last step that reads it."""
+    """The most bytes of gathered weights at a time, from each one's all_gather to the last step that reads it, and of the copies that a
+    product needs in another order, from when they are made."""
     owner = {}
     for name, source in re.findall(r"(%\S+) = plan\.alias (%\S+) ", step):
         owner[name] = owner.get(source, source)
-    sizes = {name: int(size) for name, size in re.findall(r"(%\S+) = plan\.buffer registered \{bytes = (\d+)", step)}
+    sizes = {name: int(size) for name, size in re.findall(r"(%\S+) = plan\.buffer \w+ \{bytes = (\d+)", step)}
     lines = re.findall(r"plan\.(?:group|launch|library|copy) .*", step)
     begins, ends = {}, {}
     for at, line in enumerate(lines):
-        if found := re.match(r"plan\.group all_gather .*? outs\((%\S+) :", line):
-            begins[found[1]] = at
-        for name in re.findall(r"%[\w.#]+", line):
-            ends[owner.get(name, name)] = at
+        names = [owner.get(name, name) for name in re.findall(r"%[\w.#]+", line)]
+        if found := re.match(r"plan\.group all_gather .*? outs\((.*?) :", line):
+            begins |= dict.fromkeys(found[1].split(", "), at)
+        elif line.startswith("plan.launch @k_transpose") and names[0] in begins:
+            begins[names[1]] = at
+        for name in names:
+            ends[name] = at
     return max(sum(sizes[name] for name, begin in begins.items() if begin <= at <= ends[name]) for at in range(len(lines)))
+
+
+def split_programs(plan) -> tuple[int, dict[str, str]]:
+    """The window, and each entry's program."""
+    text = (plan.path / "ir" / "09-allocate.mlir").read_text()
+    [window] = set(re.findall(r"dist\.gather_window = (\d+)", text))
+    return int(window), dict(zip(["train_step", "eval", "main"], re.split(r"plan\.program @", text)[1:], strict=True))
+
+
+def list_gathered(plan, entry: str = "train_step") -> list[int]:
+    return [each["bytes"] for each in plan.report["collectives"] if (each["entry"], each["kind"]) == (entry, "all_gather")]
 
 
 @pytest.mark.parametrize("parts", [1, 4])
 def test_weights_are_gathered_again(tools, tmp_path, parts):
-    """As often as a window of two and an eighth of the largest one makes it, no more bytes than that at a time, and the next one travels
-    while one is used."""
+    """As often as a window of two and an eighth of the largest one makes it, each with the bias that is used next, no more bytes than
+    that at a time, and the next ones travel while one is used."""
     width = 64
     sizes = {f"{kind}{i}": 4 * width * (width if kind == "w" else 1) for kind in "wb" for i in range(LAYERS)}
     path = save_deep(tmp_path / "m.onnx", width)
     options = {"train": True, "loss": "mse(y, t)", "optimizer": "adam", "dims": {"batch": 1024}, "mesh": "data=2", "zero": 3}
     plan = gridloom.compile(path, tmp_path / "m.plan", microbatches=parts, tools=tools.folder, **options)
-    window = 2 * sizes["w0"] + sizes["w0"] // 8
-    expected = simulate_window(list_accesses(parts), sizes, window)
-    found = [each["bytes"] for each in plan.report["collectives"] if (each["entry"], each["kind"]) == ("train_step", "all_gather")]
-    assert found == [sizes[name] // 2 for name in expected]
-    if parts == 1:  # all forward; backward all but the first, which has no use there, and the last two, which are still there
-        assert len(found) == 2 * LAYERS + LAYERS - 3
-    text = (plan.path / "ir" / "09-allocate.mlir").read_text()
-    assert set(re.findall(r"dist\.gather_window = (\d+)", text)) == {str(window)}
-    programs = dict(zip(["train_step", "eval", "main"], re.split(r"plan\.program @", text)[1:], strict=True))
+    window, programs = split_programs(plan)
+    assert window == 2 * sizes["w0"] + sizes["w0"] // 8
+    units = simulate_units(list_accesses(parts), sizes, window)
+    assert list_gathered(plan) == [sum(sizes[name] for name in unit) // 2 for unit in units]
+    if parts == 1:  # a layer each; backward all but the first, which has no use there, and the last two, which are still there
+        assert len(units) == LAYERS + LAYERS - 3
     # In the model, what peers reach is gathered weights alone.
     assert int(re.search(r"registered_bytes = (\d+)", programs["main"])[1]) <= window
     step = programs["train_step"]
     assert 2 * sizes["w0"] <= measure_gathered(step) <= window
-    # The second weight starts before the first is used; the third as soon as that is over, before the second is used.
+    # The second layer starts before the first is used; the third as soon as that is over, before the second is used.
     steps = re.findall(r"plan\.group (all_gather)|plan\.library (#plan\.matmul)", step)
     order = "".join("g" if gather else "m" for gather, _ in steps)
-    assert order.startswith("ggggmggmggmggmm"), order
+    assert order.startswith("ggmgmgmgmm"), order
+
+
+GPT = {"layers": 3, "hidden": 64, "heads": 4, "positions": 16}
+
+
+def compile_gpt(tools, folder, vocabulary: int, **options) -> gridloom.Plan:
+    path = zoo.save(zoo.gpt2(zoo.Gpt2Config(vocabulary=vocabulary, **GPT), zoo.Random(0)), folder / "gpt.onnx")
+    options = {"train": True, "loss": "cross_entropy(logits, labels)", "optimizer": "adam", "mesh": "data=2", "zero": 3} | options
+    return gridloom.compile(path, folder / "gpt.plan", dims={"batch": 8, "sequence": 16}, tools=tools.folder, **options)
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "parts", "counts"),
+    [(100, 1, (57, 19)), (100, 2, (110, 37)), pytest.param(2000, 1, (52, 8), marks=pytest.mark.full), (2000, 2, (85, 14))],
+)
+def test_a_decoder_gathers_units(tools, tmp_path, vocabulary, parts, counts):
+    """As many bytes as weight by weight, in fewer messages, and no more of them at a time. A weight of the multilayer perceptron is the
+    largest, so a layer is three units; with a large vocabulary the embedding is, and a unit is what a bucket holds: two layers."""
+    layer = 4 * 12 * GPT["hidden"] ** 2
+    windows, sent = set(), set()
+    for size, count in zip((0, 2 * layer), counts, strict=True):
+        plan = compile_gpt(tools, tmp_path, vocabulary, microbatches=parts, bucket_size=size)
+        window, programs = split_programs(plan)
+        gathered = list_gathered(plan)
+        assert len(gathered) == count
+        windows.add(window)
+        sent.add(sum(gathered))
+        assert measure_gathered(programs["train_step"]) <= window
+        assert int(re.search(r"registered_bytes = (\d+)", programs["main"])[1]) <= window
+    assert len(windows) == len(sent) == 1
+    assert max(gathered) <= max(window // 2, 4 * layer) // 2  # of two devices each sends its part
+    # The model: the embedding with what comes first, and each layer's three; or what fits into buckets.
+    assert len(list_gathered(plan, "main")) == (1 + 3 * GPT["layers"] if vocabulary == 100 else 4)
 
 
 def draw(width: int, batch: int) -> dict[str, np.ndarray]:

@@ -172,3 +172,66 @@ def test_more_parts_keep_stages_busy(tools, tmp_path, stages):
         assert 0 < idle[-1] <= 100 * expected + 4, (parts, idle)
     assert idle == sorted(idle, reverse=True), idle
     assert idle[-1] < idle[0] / 2, idle
+
+
+def save_tied(folder):
+    """A decoder whose first and last node read one weight."""
+    config = zoo.Gpt2Config(layers=2, hidden=16, heads=2, vocabulary=20, positions=8)
+    return zoo.save(zoo.gpt2(config, zoo.Random(0)), folder / "m.onnx")
+
+
+TIED = ["--train", "--loss", "cross_entropy(logits, labels)", "--dim", "batch=4", "--dim", "sequence=6", "--microbatches", 2]
+
+
+def test_a_weight_of_both_ends_is_named(tools, tmp_path):
+    """All that reads a weight is in one stage: nothing would be left for the other one."""
+    result = tools.call("compile", save_tied(tmp_path), *TIED, "--mesh", "pipe=2", "-o", tmp_path / "m.plan", check=False)
+    assert result.returncode == 1
+    assert re.search(r"no cut into 2 stages gives each of them weights; weight 'wte\.weight' is used from '/Gather_1' to '/MatMul'", result.stderr), result.stderr
+    assert "export the model with a weight for each of them, or use axes of data (with --zero 3 " in result.stderr
+
+
+def test_stages_that_part_a_weight_are_refused(tools, tmp_path):
+    (tmp_path / "s.strategy").write_text("strategy: 1\nmesh: pipe=2\nstage-axis: pipe\nstages:\n  /h.0/*: 0\n  /h.1/*: 1\n  /MatMul: 1\n")
+    result = tools.call("compile", save_tied(tmp_path), *TIED, "--strategy", tmp_path / "s.strategy", "-o", tmp_path / "m.plan", check=False)
+    assert result.returncode == 1
+    expected = "node '/MatMul': uses weight 'wte.weight' in stage 1, and '/Gather_1' uses it in stage 0; it lies in one stage: give both nodes the same, "
+    assert expected + "or export the model with a weight for each of them" in result.stderr, result.stderr
+
+
+def test_a_strategy_file_has_the_parts_of_a_batch(tools, tmp_path):
+    """Compiled from again without --microbatches it makes the same plan; another number is refused."""
+    model = Mlp(draw_powers(1)).save(tmp_path / "m.onnx")
+    options = ["compile", model, "--train", "--loss", "mse(y, t)", "--optimizer", "sgd", "--dim", "batch=8"]
+    tools.call(*options, "--mesh", "pipe=2", "--microbatches", 4, "-o", tmp_path / "a.plan")
+    file = tmp_path / "a.plan" / "plan.strategy"
+    assert "\nmicrobatches: 4\n" in file.read_text()
+    tools.call(*options, "--strategy", file, "-o", tmp_path / "b.plan")
+    plans = [{path.relative_to(plan): path.read_bytes() for path in sorted(plan.rglob("*")) if path.is_file()} for plan in (tmp_path / "a.plan", tmp_path / "b.plan")]
+    same = {name for name in plans[0].keys() | plans[1].keys() if plans[0].get(name) == plans[1].get(name)}
+    assert all(name.name == "report.json" or name.parts[0] == "ir" for name in plans[0].keys() - same), plans[0].keys() - same
+    for option in ("--microbatches", "--accumulate"):
+        result = tools.call(*options, "--strategy", file, option, 2, "-o", tmp_path / "c.plan", check=False)
+        assert result.returncode == 1 and f"{option} 2 contradicts the strategy '{file}', which has 4" in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("given", ["microbatches: 4\n", ""])
+def test_a_strategy_file_names_the_stages_of_a_training(tools, tmp_path, given):
+    """A short one, which names the model's nodes: the step follows them, and computes what one rank does."""
+    model = Mlp(draw_powers(1))
+    path, batches, states = model.save(tmp_path / "m.onnx"), draw_batches(model, 8, 2), {}
+    nodes = [node.name for node in onnx.load(path).graph.node]
+    text = f"strategy: 1\nmesh: pipe=2\nstage-axis: pipe\n{given}stages:\n  {nodes[0]}: 0\n  {nodes[1]}: 1\n"
+    (tmp_path / "s.strategy").write_text(text)
+    for name, options in {"one": {}, "two": {"strategy": str(tmp_path / "s.strategy")}}.items():
+        parts = 4 if name == "one" or not given else None
+        options |= {"train": True, "loss": "mse(y, t, reduction=sum)", "optimizer": SIGNS, "dims": {"batch": 8}, "microbatches": parts}
+        plan = gridloom.compile(path, tmp_path / f"{name}.plan", tools=tools.folder, **options)
+        with gridloom.load(plan, threads=1) as session:
+            for batch in batches:
+                outputs = session.run(batch | {"learning_rate": np.array(0.25, np.float32)}, entry="train_step")
+                assert outputs["committed"] == 1
+            states[name] = {state: session.get_state(state) for state in session.states}
+    assert "dist.microbatches = 1" in (plan.path / "ir" / "09-allocate.mlir").read_text()  # parts, not an axis
+    for name, array in states["one"].items():
+        np.testing.assert_array_equal(states["two"][name], array, err_msg=name)

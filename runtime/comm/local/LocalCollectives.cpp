@@ -27,7 +27,7 @@ void LocalCommunicator::runCollective(const Call &call) {
   case Kind::AllReduce:
     return isReducedAtOnce(call) ? reduceAtOnce(call) : reduceByParts(call);
   case Kind::AllGather:
-    return gather(call);
+    return call.values.empty() ? gather(call) : gatherMany(call);
   case Kind::ReduceScatter:
     return scatterReduce(call);
   case Kind::AllToAll:
@@ -113,6 +113,29 @@ void LocalCommunicator::gather(const Call &call) {
     ++rounds;
     first += part;
   } while (first < bytes);
+}
+
+/// Values lie in a stage one after another, as many as it has room for.
+void LocalCommunicator::gatherMany(const Call &call) {
+  bool isFirst = true;
+  for (std::span<const GatheredValue> rest = call.values; !rest.empty(); isFirst = false) {
+    size_t number = 0, staged = 0;
+    for (; number < rest.size() && staged + rest[number].bytes <= chunk; ++number) {
+      copyBytes(getStage(index, rounds) + staged, rest[number].in, rest[number].bytes);
+      staged += rest[number].bytes;
+    }
+    isFirst ? openStaged(call) : meet(call);
+    for (int member = 0; member < getSize(); ++member) {
+      const std::byte *from = getStage(member, rounds);
+      for (const GatheredValue &value : rest.first(number)) {
+        copyBytes(static_cast<std::byte *>(value.out) + size_t(member) * value.bytes,
+                  member == index ? value.in : from, value.bytes);
+        from += value.bytes;
+      }
+    }
+    ++rounds;
+    rest = rest.subspan(number);
+  }
 }
 
 /// A stage holds a piece for every member.

@@ -100,6 +100,22 @@ void LocalCommunicator::allGather(Stream &stream, const void *in, void *out, siz
   enqueue(stream, {Kind::AllGather, in, out, count, type}, op);
 }
 
+/// Small values share a stage; large ones go from and to where they are.
+void LocalCommunicator::allGatherMany(Stream &stream, std::span<const GatheredValue> values,
+                                      OpContext op) {
+  Call small{.kind = Kind::AllGather};
+  for (const GatheredValue &value : values) {
+    if (value.bytes > getMostStaged()) {
+      allGather(stream, value.in, value.out, value.bytes, DataType::U8, op);
+      continue;
+    }
+    small.values.push_back(value);
+    small.count += value.bytes;
+  }
+  if (!small.values.empty())
+    enqueue(stream, std::move(small), op);
+}
+
 void LocalCommunicator::reduceScatter(Stream &stream, const void *in, void *out, size_t count,
                                       DataType type, Reduction reduction, OpContext op) {
   enqueue(stream, {Kind::ReduceScatter, in, out, count, type, reduction}, op);
@@ -151,6 +167,8 @@ void LocalCommunicator::run(const Call &call) {
 }
 
 void LocalCommunicator::runAlone(const Call &call) {
+  for (const GatheredValue &value : call.values)
+    copyBytes(value.out, value.in, value.bytes);
   if (call.out)
     copyBytes(call.out, call.in, call.count * sizeOf(call.type));
 }

@@ -40,6 +40,7 @@ public:
                  Reduction reduction, OpContext op) override;
   void allGather(Stream &stream, const void *in, void *out, size_t count, DataType type,
                  OpContext op) override;
+  void allGatherMany(Stream &stream, std::span<const GatheredValue> values, OpContext op) override;
   void reduceScatter(Stream &stream, const void *in, void *out, size_t count, DataType type,
                      Reduction reduction, OpContext op) override;
   void allToAll(Stream &stream, const void *in, void *out, size_t count, DataType type,
@@ -65,6 +66,7 @@ private:
     Reduction reduction = Reduction::Sum;
     int root = 0; // or the peer
     Operation operation = {};
+    std::vector<GatheredValue> values = {}; // of an all_gather of several
   };
 
   /// Operands that peers may use where they are.
@@ -113,10 +115,14 @@ private:
   void reduceAtOnce(const Call &call);
   void reduceByParts(const Call &call);
   void gather(const Call &call);
+  void gatherMany(const Call &call);
   void scatterReduce(const Call &call);
   void exchange(const Call &call);
   void spread(const Call &call);
 
+  /// Operands of no more bytes are better staged: that costs two copies and saves a meeting, of a
+  /// call that takes one round the last.
+  size_t getMostStaged() const { return chunk / 8; }
   /// The operands that peers may use where they are; none of calls that are better staged.
   Offer offer(const Call &call) const;
   /// Opens a call for which this member makes an offer. Does it and returns true where all members

@@ -20,8 +20,7 @@ using namespace gridloom::rt;
 LocalCommunicator::Offer LocalCommunicator::offer(const Call &call) const {
   const size_t bytes = call.count * sizeOf(call.type), all = bytes * ranks.size();
   SegmentMemory &memory = membership->getSegmentMemory();
-  // Staging costs two copies and saves a meeting: of a call that takes one round, the last.
-  const size_t most = chunk / 8;
+  const size_t most = getMostStaged();
   Offer mine;
   switch (call.kind) {
   case Kind::AllReduce: // staged, it meets as often
@@ -30,7 +29,7 @@ LocalCommunicator::Offer LocalCommunicator::offer(const Call &call) const {
     mine = {memory.find(call.in, bytes), memory.find(call.out, bytes)};
     return mine.in && mine.out ? mine : Offer{};
   case Kind::AllGather:
-    if (bytes <= most)
+    if (bytes <= most || !call.values.empty())
       return {};
     return {memory.find(call.in, bytes), memory.find(call.out, all)};
   case Kind::ReduceScatter:

@@ -30,6 +30,7 @@ struct LoopbackCall {
   CudaStream *stream = nullptr;
   CudaDevice *device = nullptr;
   Operation operation = {};
+  std::span<const GatheredValue> values = {}; ///< of an all_gather of several
 };
 
 /// Does what `calls`, one per member in their order, ask for.

@@ -41,6 +41,7 @@ private:
   /// Reduces elements [begin, begin + count) of all inputs to out + outElement on member's stream.
   void reduce(size_t member, size_t begin, size_t outElement, size_t count);
   void allReduce();
+  void gatherMany(size_t member);
 
   size_t size() const { return calls.size(); }
   static const std::byte *at(const void *base, size_t bytes) {
@@ -114,8 +115,22 @@ void Work::allReduce() {
         copy(i, begin(other), calls[other]->out, begin(other), length(other));
 }
 
+void Work::gatherMany(size_t member) {
+  LoopbackCall &call = *calls[member];
+  for (size_t i = 0; i < call.values.size(); ++i) {
+    const GatheredValue &value = call.values[i];
+    for (size_t from = 0; from < size(); ++from)
+      call.device->copy(*call.stream, static_cast<std::byte *>(value.out) + from * value.bytes,
+                        calls[from]->values[i].in, value.bytes);
+  }
+}
+
 void Work::run() {
   size_t count = terms.count;
+  for (const LoopbackCall *call : calls)
+    if (call->values.size() != calls.front()->values.size())
+      throw Error(ErrorCode::InvalidArgument,
+                  "the members gather different values in " + call->operation.describe());
   join();
   for (size_t i = 0; i < size(); ++i)
     switch (terms.kind) {
@@ -123,6 +138,10 @@ void Work::run() {
       reduce(i, i * count, 0, count);
       break;
     case CallKind::AllGather:
+      if (!calls[i]->values.empty()) {
+        gatherMany(i);
+        break;
+      }
       for (size_t from = 0; from < size(); ++from)
         copy(i, from * count, calls[from]->in, 0, count);
       break;
@@ -168,6 +187,12 @@ public:
   void allGather(Stream &stream, const void *in, void *out, size_t count, DataType type,
                  OpContext op) override {
     meet(stream, {CallKind::AllGather, count, type}, in, out, op);
+  }
+  void allGatherMany(Stream &stream, std::span<const GatheredValue> values, OpContext op) override {
+    size_t bytes = 0;
+    for (const GatheredValue &value : values)
+      bytes += value.bytes;
+    meet(stream, {CallKind::AllGather, bytes, DataType::U8}, nullptr, nullptr, op, values);
   }
   void reduceScatter(Stream &stream, const void *in, void *out, size_t count, DataType type,
                      Reduction reduction, OpContext op) override {
@@ -221,7 +246,8 @@ private:
 
   LoopbackCall makeCall(Stream &stream, CallTerms terms, const void *in, void *out,
                         const OpContext &op) const;
-  void meet(Stream &stream, const CallTerms &terms, const void *in, void *out, const OpContext &op);
+  void meet(Stream &stream, const CallTerms &terms, const void *in, void *out, const OpContext &op,
+            std::span<const GatheredValue> values = {});
   LoopbackWork makeWork(Group &of) {
     return [this, &of](Calls calls) { Work(*hub, of, calls).run(); };
   }
@@ -318,8 +344,9 @@ LoopbackCall LoopbackCommunicator::makeCall(Stream &stream, CallTerms terms, con
 }
 
 void LoopbackCommunicator::meet(Stream &stream, const CallTerms &terms, const void *in, void *out,
-                                const OpContext &op) {
+                                const OpContext &op, std::span<const GatheredValue> values) {
   LoopbackCall call = makeCall(stream, terms, in, out, op);
+  call.values = values;
   std::string key = group.name + " #" + std::to_string(++numCollectives);
   auto meeting = hub->post(key, ranks, size_t(index), call, makeWork(group));
   hub->await(*meeting, call, options);

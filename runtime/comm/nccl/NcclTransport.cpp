@@ -119,6 +119,20 @@ public:
     });
   }
 
+  void allGatherMany(Stream &stream, std::span<const GatheredValue> values, OpContext op) override {
+    submit(stream, op, {}, [&](nccl::Comm comm, nccl::NativeStream native) {
+      return runGroup([&] {
+        nccl::Result result = nccl::SUCCESS;
+        for (const GatheredValue &value : values) {
+          NcclElements what = toNcclElements(DataType::U8, value.bytes);
+          if (isAccepted(result))
+            result = library().allGather(value.in, value.out, what.count, what.type, comm, native);
+        }
+        return result;
+      });
+    });
+  }
+
   void reduceScatter(Stream &stream, const void *in, void *out, size_t count, DataType type,
                      Reduction reduction, OpContext op) override {
     NcclReduction how = toNcclReduction(type, reduction);

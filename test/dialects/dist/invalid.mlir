@@ -68,13 +68,27 @@ func.func @permute(%x: tensor<5xf32>) {
 dist.mesh @mesh <["a" = 2]>
 func.func @group(%x: tensor<4xf32>) {
   // D-ST1
-  // expected-error @below {{holds 1 collectives and 1 transfers; a group is one collective, or transfers alone}}
+  // expected-error @below {{holds 1 collectives and 1 transfers; a group is one collective, all_gathers over the same devices, or transfers alone}}
   %f = dist.start {
     %0 = dist.all_reduce %x over ["a"] sum : tensor<4xf32>
     dist.send %x to 1 channel 0 : tensor<4xf32>
     dist.yield %0 : tensor<4xf32>
   } : !dist.future<tensor<4xf32>>
   %y = dist.done %f : !dist.future<tensor<4xf32>> -> tensor<4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh <["a" = 2, "b" = 2]>
+func.func @unit(%x: tensor<4xf32>) {
+  // expected-error @below {{holds 2 collectives and 0 transfers; a group is one collective, all_gathers over the same devices, or transfers alone}}
+  %f = dist.start {
+    %0 = dist.all_gather %x over ["a"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+    %1 = dist.all_gather %x over ["b"] dim = 0 : (tensor<4xf32>) -> tensor<8xf32>
+    dist.yield %0, %1 : tensor<8xf32>, tensor<8xf32>
+  } : !dist.future<tensor<8xf32>, tensor<8xf32>>
+  %y:2 = dist.done %f : !dist.future<tensor<8xf32>, tensor<8xf32>> -> tensor<8xf32>, tensor<8xf32>
   return
 }
 
