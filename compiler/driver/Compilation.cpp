@@ -58,13 +58,13 @@ Compilation::Compilation(CompileOptions givenOptions, std::ostream &out, std::os
   });
 }
 
-/// A text that may hold names from a model, which may hold anything, as a line.
+/// Makes a text, which may hold any name from a model, one printable line.
 static std::string makeOneLine(const std::string &text) {
   return makePrintable(llvm::json::fixUTF8(text));
 }
 
-/// Errors are one line, with the ONNX node where there is one; notes follow theirs. Remarks and
-/// warnings are kept for the report.
+/// Prints an error as one line, with the ONNX node if there is one, and its notes after it. Keeps
+/// remarks and warnings for the report.
 void Compilation::handle(Diagnostic &diagnostic) {
   // A function is located at its graph, which is no node.
   bool isOfGraph = module && llvm::any_of(module->getOps<func::FuncOp>(), [&](func::FuncOp func) {
@@ -149,7 +149,8 @@ LogicalResult Compilation::checkOptions() {
   }
   if (options.output.empty())
     options.output = fs::path(options.input).replace_extension(".plan").string();
-  // A shell completes "m.plan/", and the plan is made beside the folder that it becomes.
+  // Drop the slash of "m.plan/", as a shell completes it: the plan is first written beside its
+  // folder.
   fs::path folder = options.output;
   while (folder.has_relative_path() && folder.has_parent_path() &&
          (!folder.has_filename() || folder.filename() == "."))
@@ -158,14 +159,15 @@ LogicalResult Compilation::checkOptions() {
   return checkOutput();
 }
 
-/// Whether `path` lies in `folder`, whatever links lead there.
+/// Whether `path` is in `folder`, with links resolved.
 static bool isWithin(const fs::path &path, const fs::path &folder) {
   std::error_code error;
   fs::path inner = fs::weakly_canonical(path, error), outer = fs::weakly_canonical(folder, error);
   return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
 }
 
-/// That the plan may be written, before the time is spent. The model is needed for its weights.
+/// Checks that the plan may be written, before time is spent. It must not replace the model's
+/// folder.
 LogicalResult Compilation::checkOutput() {
   if (getPhases()[last].name != "emit")
     return success();
@@ -179,7 +181,7 @@ LogicalResult Compilation::checkOutput() {
   return failure();
 }
 
-/// That the target is there, and the options that go with another one are not.
+/// Reads the target, and checks its options.
 LogicalResult Compilation::checkTarget() {
   std::string error;
   target = parseTarget(options.target, error);
@@ -241,7 +243,7 @@ std::string Compilation::fillImportOptions(ImportOptions &import,
   return "";
 }
 
-/// Micro-batches of a training step, each of which is a copy of the forward and backward part.
+/// The most micro-batches of a training step: each is a copy of its forward and backward part.
 static constexpr int64_t kMostTrained = 64;
 
 std::string gridloom::getTieFlags(const TrainOptions &options) {
@@ -272,7 +274,7 @@ std::string gridloom::getTrainFlags(const TrainOptions &options) {
   return flags;
 }
 
-/// That training goes with the other options; gives the optimizer that is usual.
+/// Checks training against the other options; sets the default optimizer and loss scale.
 LogicalResult Compilation::checkTraining() {
   TrainOptions &train = options.train;
   if (!train.isOn) {
@@ -310,7 +312,7 @@ LogicalResult Compilation::checkTraining() {
   if (train.optimizer.empty())
     train.optimizer = "adamw";
   if (train.lossScale.empty() && options.precision == "f16")
-    train.lossScale = "dynamic"; // the largest f16 is 65504, and many gradients are below its least
+    train.lossScale = "dynamic"; // f16 ends at 65504, and many gradients are below its least number
   if (train.accumulate && options.microbatches)
     fail("--accumulate and --microbatches are the same here; give one of them");
   else if (train.accumulate)
@@ -394,7 +396,7 @@ LogicalResult Compilation::load() {
   return success();
 }
 
-/// Warns where the user names other devices than the plan is for.
+/// Warns if the user names other devices than the plan is for.
 void Compilation::checkDevices() {
   std::string error, flag = getClusterFlag();
   if (flag.empty())
@@ -446,10 +448,10 @@ StrategyRequest Compilation::makeRequest() const {
   request.cluster = cluster;
   request.clusterFlag = getClusterFlag();
   request.kind = target->getTraits().machine.str();
-  request.strategy = options.seeds ? options.strategy : "search"; // all that is left of auto
+  request.strategy = options.seeds ? options.strategy : "search"; // auto without known strategies
   request.file = strategy;
   request.shard = options.shard;
-  request.microbatches = options.train.isOn ? 0 : options.microbatches; // those are in the program
+  request.microbatches = options.train.isOn ? 0 : options.microbatches; // else in the program
   request.zero = options.zero;
   request.memoryLimit = options.memoryLimit;
   request.leastSimulated = static_cast<size_t>(options.measureBest);
@@ -518,7 +520,7 @@ static std::string getShardFlags(const CompileOptions &options) {
   return flags;
 }
 
-/// The command that goes on from the dump of a phase.
+/// The command that continues from the dump of a phase.
 std::string Compilation::describeResumption(size_t phase) const {
   std::string text;
   llvm::raw_string_ostream os(text);
@@ -633,7 +635,8 @@ LogicalResult Compilation::emit() {
   return readPlan();
 }
 
-/// The summary and the report describe the written plan, by the reader that `inspect` uses.
+/// Checks the emitted plan against the allocation and lists its collectives, by the reader that
+/// `inspect` uses.
 LogicalResult Compilation::readPlan() {
   stageMemory = computeMemory(*module);
   memory = findLargest(stageMemory);
@@ -659,7 +662,7 @@ LogicalResult Compilation::readPlan() {
       size *= mesh.getSize(StringAttr::get(&context, axis));
     return size;
   };
-  // Programs know no sizes of dimensions; a stage has its specialisations in the module's order.
+  // Programs do not hold dimensions' sizes; a stage has its specialisations in the module's order.
   std::map<std::string, std::vector<std::string>> dims;
   for (auto program : module->getOps<plan::ProgramOp>()) {
     if (static_cast<int64_t>(program.getStage()) != stages.begin()->first)
@@ -721,7 +724,7 @@ static std::string writeDumps(const std::map<std::string, std::string> &dumps,
 }
 
 /// Why the plan in `fresh`, which is to become `folder`, does not load; empty if it does. It may be
-/// for another machine than this one.
+/// for another machine.
 static std::string findFault(const fs::path &fresh, const std::string &folder) {
   std::string fault = rt::findPlanFault(fresh, {.requireTarget = false});
   if (fault.empty())

@@ -14,7 +14,7 @@ using namespace gridloom;
 
 static constexpr llvm::StringLiteral kSuffix = ".strategy";
 
-/// That the strategy may be saved, before the time is spent.
+/// Checks that the strategy may be saved, before time is spent.
 LogicalResult Compilation::checkSaving() {
   size_t shard = *findPhase("shard");
   if (options.saveStrategy.empty())
@@ -27,7 +27,7 @@ LogicalResult Compilation::checkSaving() {
   return failure(hadError);
 }
 
-/// That --no-seeds has known strategies to leave out.
+/// Checks that there are known strategies for --no-seeds to leave out.
 LogicalResult Compilation::checkSeeds() {
   if (options.seeds)
     return success();
@@ -82,7 +82,7 @@ LogicalResult Compilation::checkStrategy() {
 }
 
 void Compilation::identifyModel() {
-  // A dump may have outlived its model.
+  // The model of a dump may be gone.
   if (!readIdentity(getModelPath(), identity).empty())
     identity = ModelIdentity();
   if (!strategy)

@@ -28,15 +28,15 @@
 using namespace mlir;
 using namespace gridloom;
 
-/// The most meshes that the planner tries.
+/// The most devices whose meshes the planner lists.
 static constexpr int64_t kMaxPlanned = 4096;
-/// Ways to use a mesh that are all tried.
+/// Up to this many combinations of uses of a mesh's axes, all are tried.
 static constexpr size_t kMaxCandidates = 64;
-/// A solver splits over at most so many axes, and over fewer unasked: time grows exponentially.
+/// The most axes of a search; `auto` only searches meshes with fewer: time grows exponentially.
 static constexpr size_t kMaxSearched = 4;
-/// The most meshes without stages that a solver splits over unasked.
+/// The most meshes without stages that are searched when the user gives none.
 static constexpr size_t kMaxMeshes = 2;
-/// The most stages that are tried with a search.
+/// The most stages that are searched when the user gives no mesh.
 static constexpr int64_t kMaxSearchedStages = 8;
 
 namespace {
@@ -143,15 +143,15 @@ static Candidate makeCandidate(const MeshSpec &mesh, ArrayRef<Use> uses,
   }
   if (!options.search.empty())
     words.emplace_back("search");
-  // Micro-batches pay only where stages wait for each other.
+  // Micro-batches pay off only in a pipeline.
   options.microbatches =
       stages > 1 ? (request.microbatches ? request.microbatches : 2 * stages) : 1;
   candidate.name = (mesh.empty() ? "one device" : options.mesh + ": " + llvm::join(words, ", "));
   return candidate;
 }
 
-/// True for the axes of a mesh with micro-batches that a seed gives to the batch: a random split
-/// leaves alone what is cut in time.
+/// Whether a seed splits the batch over this axis of a mesh with micro-batches: a random split
+/// leaves alone the dimension that micro-batches cut.
 static bool splitsBatch(const AxisSpec &axis, uint64_t seed) {
   return llvm::xxh3_64bits(std::to_string(seed) + "/batch/" + axis.name) % 3 == 0;
 }
@@ -161,7 +161,7 @@ static Use getUse(const AxisSpec &axis, const StrategyRequest &request) {
   return axis.name == request.stageAxis ? Use::Pipeline : getUse(axis.name);
 }
 
-/// Those that all programs have.
+/// The greatest common divisor of the functions' rows.
 static int64_t countRows(ModuleOp module) {
   int64_t common = 0;
   for (auto func : module.getOps<func::FuncOp>())
@@ -177,7 +177,7 @@ static int64_t limitMicrobatches(ModuleOp module, int64_t most) {
   return most;
 }
 
-/// Whether the program can run on one piece of the batch after the other.
+/// Whether the program can run in micro-batches.
 static bool canCutBatch(ModuleOp module, const ShardOptions &options) {
   OwningOpRef<ModuleOp> copy = module.clone();
   ScopedDiagnosticHandler handler(module.getContext(), [](Diagnostic &) { return success(); });
@@ -187,9 +187,9 @@ static bool canCutBatch(ModuleOp module, const ShardOptions &options) {
          dist::getMesh(*copy).getAxisSize(dist::MeshOp::kMicroAxis) > 1;
 }
 
-/// A solver splits over all axes but one for stages. Without a number from the user there are one,
-/// two and four micro-batches for each stage, if the batch can be cut so: more of them keep stages
-/// busy, fewer leave rows to split.
+/// Searches over all axes but the one for stages. Unless the user gives a number, tries one, two
+/// and four micro-batches per stage, if the batch can be cut so: more keep stages busy, fewer leave
+/// more rows to split.
 static std::vector<Candidate> makeSearches(ModuleOp module, const MeshSpec &mesh,
                                            const StrategyRequest &request) {
   int64_t stages = 1;
@@ -219,9 +219,9 @@ static std::vector<Candidate> makeSearches(ModuleOp module, const MeshSpec &mesh
   return candidates;
 }
 
-/// The searches without stages. One leaves devices idle that rows do not keep busy: small
-/// operations run as one where nothing is sent between them, which sums do not know but the
-/// simulator does.
+/// The searches without stages. One splits over x alone, as many devices as divide the rows, and
+/// leaves the others idle: small operations run as one if nothing is sent between them, which the
+/// simulator knows and sums do not.
 static std::vector<Candidate> makeWholeSearches(ModuleOp module, const cluster::Machine &machine,
                                                 int64_t count, const StrategyRequest &request) {
   int64_t rows = std::gcd(countRows(module), count);
@@ -236,9 +236,9 @@ static std::vector<Candidate> makeWholeSearches(ModuleOp module, const cluster::
   return candidates;
 }
 
-/// The searches on all devices, and with stages: as many as there are blocks of the fastest links,
-/// or a power of two up to that, so that what they send goes over the others. Where all links are
-/// alike, stages only save time with micro-batches. The many searches with stages have two axes,
+/// The searches on all devices, and those with stages: one stage per block of the fastest links, or
+/// a power of two up to that, so that stages send over the slower links. If all links are alike,
+/// stages only pay off with micro-batches. Searches with stages are many, so they have two axes,
 /// which takes a tenth of the time of three.
 static std::vector<Candidate> makeFreeSearches(ModuleOp module, const cluster::Machine &machine,
                                                int64_t count, const StrategyRequest &request) {
@@ -262,15 +262,15 @@ static size_t countStageAxes(const MeshSpec &mesh, const StrategyRequest &reques
       mesh, [&](const AxisSpec &axis) { return getUse(axis, request) == Use::Pipeline; });
 }
 
-/// Axes that a solver would split over.
+/// The number of axes that a search would split over.
 static size_t countSearched(const MeshSpec &mesh, const StrategyRequest &request) {
   return llvm::count_if(mesh, [&](const AxisSpec &axis) {
     return axis.size > 1 && getUse(axis, request) != Use::Pipeline;
   });
 }
 
-/// "random:SEED", for tests: every axis but those named for pipelines splits at random, and beside
-/// a pipeline some split the batch.
+/// "random:SEED", for tests: splits at random over every axis not named for pipelines; beside a
+/// pipeline, some axes split the batch.
 static FailureOr<std::vector<Candidate>> makeRandom(ModuleOp module, const MeshSpec &mesh,
                                                     const StrategyRequest &request) {
   StringRef number = request.strategy;
@@ -292,7 +292,7 @@ static FailureOr<std::vector<Candidate>> makeRandom(ModuleOp module, const MeshS
 }
 
 namespace {
-/// The kinds of parallelism that --strategy allows; none means all.
+/// The kinds of parallelism that --strategy allows; all of them if `count` is 0.
 struct Allowed {
   bool dp = false, tp = false, pp = false, sp = false;
   size_t count = 0;
@@ -322,7 +322,7 @@ static FailureOr<Allowed> parseStrategy(ModuleOp module, StringRef strategy) {
   return allowed;
 }
 
-/// The uses to try for an axis; one use if it has one device.
+/// The uses to try for an axis; only one if it has one device.
 static SmallVector<Use> getChoices(const AxisSpec &axis, const Allowed &allowed,
                                    const StrategyRequest &request) {
   Use named = getUse(axis, request);
@@ -349,8 +349,9 @@ static SmallVector<Use> getChoices(const AxisSpec &axis, const Allowed &allowed,
   return choices;
 }
 
-/// One use per axis, at most one of them a pipeline's. Where these are more than are tried, axes
-/// that have a choice are used in order: data first, then tensor, then pipeline.
+/// Combinations of one use per axis, with at most one pipeline. If there are more than
+/// kMaxCandidates, axes that have a choice take their uses in order: data first, then tensor, then
+/// pipeline.
 static std::vector<SmallVector<Use>> combine(ModuleOp module, const MeshSpec &mesh,
                                              ArrayRef<SmallVector<Use>> choices) {
   size_t ways = 1;
@@ -391,7 +392,7 @@ static std::vector<SmallVector<Use>> combine(ModuleOp module, const MeshSpec &me
   return result;
 }
 
-/// Every use the request allows for each axis, combined.
+/// All combinations of the uses that the request allows.
 static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const MeshSpec &mesh,
                                                        const StrategyRequest &request) {
   if (StringRef(request.strategy).starts_with("random"))
@@ -419,7 +420,7 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
     if (allowed->sp)
       candidates.back().name += ", sp";
   }
-  // Axes that are named for a use have it.
+  // A search does not respect uses that axes are named for.
   bool isFree = llvm::all_of(mesh, [&](const AxisSpec &axis) {
     return llvm::is_contained({Use::Any, Use::Pipeline}, getUse(axis, request));
   });
@@ -435,8 +436,8 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
   return candidates;
 }
 
-/// Whether one device has room for all weights and inputs, or for all values at once: then any
-/// split is likely to fit, or sure to.
+/// Whether one device has room for all weights and inputs, so that any split is likely to fit, or,
+/// with `forAll`, for all values at once, so that any split is sure to.
 static bool hasRoom(ModuleOp module, int64_t limit, bool forAll) {
   int64_t bytes = 0;
   auto add = [&](Value value) { bytes += loom::getByteSize(value.getType()); };
@@ -482,7 +483,7 @@ static LogicalResult followFile(ModuleOp module, StrategyRequest &request) {
   return success();
 }
 
-/// What a strategy file says, as the one candidate.
+/// The one candidate of a strategy file.
 static Candidate makeCandidate(const StrategyRequest &request) {
   Candidate candidate;
   candidate.options.mesh = request.file->getMesh();
@@ -495,7 +496,7 @@ static Candidate makeCandidate(const StrategyRequest &request) {
   return candidate;
 }
 
-/// The request's mesh, or all meshes of the whole cluster.
+/// The request's mesh, or all meshes of the cluster's devices.
 static FailureOr<std::vector<MeshSpec>> listMeshes(ModuleOp module,
                                                    const StrategyRequest &request) {
   if (!request.cluster || !request.mesh.empty() || request.file) {
@@ -512,8 +513,8 @@ static FailureOr<std::vector<MeshSpec>> listMeshes(ModuleOp module,
   return enumerateMeshes(count, request.strategy);
 }
 
-/// Training steps have the micro-batches that they were built with. Their stages follow those of
-/// the model, which no search prices: they are there where the mesh names them.
+/// Training steps keep the micro-batches that they were built with. Their stages follow those of
+/// the model, which no search prices, so only a mesh that names them has any.
 static LogicalResult limitToTraining(ModuleOp module, const StrategyRequest &request,
                                      std::vector<Candidate> &candidates) {
   if (!module->hasAttr(loom::kTraining))
@@ -531,7 +532,7 @@ static LogicalResult limitToTraining(ModuleOp module, const StrategyRequest &req
          << request.mesh << ", or leave the stages out";
 }
 
-/// Leaves the candidates that can do as --zero says.
+/// Keeps the candidates that support --zero, and sets it on them.
 static LogicalResult splitStates(ModuleOp module, const StrategyRequest &request,
                                  std::vector<Candidate> &candidates) {
   if (!request.zero || request.file)
@@ -549,7 +550,7 @@ static LogicalResult splitStates(ModuleOp module, const StrategyRequest &request
          << "' has none; name an axis data, e.g. --mesh data=2";
 }
 
-/// The first devices of the request's cluster, as many as the mesh has.
+/// The machine of the mesh: the first devices of the request's cluster, or hosts of `kind`.
 static FailureOr<cluster::Machine> placeMesh(ModuleOp module, const MeshSpec &mesh,
                                              const StrategyRequest &request) {
   int64_t count = countDevices(mesh);
@@ -562,7 +563,7 @@ static FailureOr<cluster::Machine> placeMesh(ModuleOp module, const MeshSpec &me
   return makeMachine(*request.cluster, count);
 }
 
-/// What the choice knows of all its candidates.
+/// Collects the least sum and the most axes of all candidates.
 static BoundRequest makeBoundRequest(ModuleOp module, const Choice &choice,
                                      const StrategyRequest &request) {
   BoundRequest bound;

@@ -33,10 +33,10 @@ def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
   let extraClassDeclaration = [{
     /// The axis that counts micro-batches.
     static constexpr ::llvm::StringLiteral kMicroAxis = "micro";
-    /// Size of the axis; 1 when the mesh has none of that name.
+    /// Size of the axis; 1 if the mesh has none of that name.
     int64_t getAxisSize(::llvm::StringRef name);
     bool hasAxis(::llvm::StringRef name);
-    /// Product of all axes that are devices.
+    /// The number of devices: the product of all axes except micro-batches.
     int64_t getNumDevices();
   }];
 }

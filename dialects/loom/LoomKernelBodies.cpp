@@ -99,7 +99,7 @@ struct Emitter {
     return make<arith::SelectOp>(minus, make<arith::SubIOp>(zero, lhs), quotient);
   }
 
-  /// base to a constant exponent that needs no logarithm; null for others.
+  /// The power of `base` for constant exponents that need no logarithm; null for others.
   Value powerOfConstant(Value base, Value exponent) {
     Attribute attr;
     if (!matchPattern(exponent, m_Constant(&attr)))
@@ -425,7 +425,7 @@ Value ConvertOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operand
   if (!isFloat8(to))
     return e.convert(value, withElement(value.getType(), getKernelType(to)), isUnsigned(from),
                      isUnsigned(to));
-  // An f64 is rounded once.
+  // An f64 is converted directly, so that it is rounded once.
   if (!getElementTypeOrSelf(value.getType()).isF64())
     value = e.convert(value, f32, isUnsigned(from), /*toUnsigned=*/false);
   return encodeFloat8(builder, loc, cast<FloatType>(to), value, !getUnsaturated());
@@ -504,7 +504,7 @@ Value RemainderOp::emitScalar(OpBuilder &builder, Location loc, ValueRange opera
   });
 }
 
-/// A shift by the width or more is not defined: it gives 0.
+/// Shifts by the width or more, which arith leaves undefined, give 0.
 template <typename ShiftT>
 static Value emitShift(OpBuilder &builder, Location loc, ValueRange operands) {
   Emitter e{builder, loc};
@@ -537,7 +537,7 @@ Value SelectOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands
   Type type = operands[1].getType();
   if (!getElementTypeOrSelf(type).isBF16())
     return e.make<arith::SelectOp>(operands[0], operands[1], operands[2]);
-  // x86 has no bf16: LLVM would go through f32 and call a function to come back.
+  // x86 has no bf16: LLVM would convert to f32 and call a function to convert back.
   Type bits = withElement(type, builder.getI16Type());
   Value chosen = e.make<arith::SelectOp>(operands[0], e.make<arith::BitcastOp>(bits, operands[1]),
                                          e.make<arith::BitcastOp>(bits, operands[2]));

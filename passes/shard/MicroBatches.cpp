@@ -1,4 +1,4 @@
-//===- MicroBatches.cpp - programs cut in time ----------------------------===//
+//===- MicroBatches.cpp - batches cut into micro-batches ------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -31,7 +31,7 @@ bool gridloom::isParallelOver(const Propagation &state, Operation *op, StringAtt
 
 static std::string getNode(Location loc) { return "'" + loom::getNodeName(loc) + "'"; }
 
-/// The leading dimension is cut over micro-batches, minor to the axes of devices.
+/// Whether the leading dimension is cut into micro-batches, minor to the axes of devices.
 static bool isCutInTime(const Sharding &sharding) { return sharding.getMicroDim() == 0; }
 
 Sharding gridloom::cutInTime(ShardingAttr pinned, StringAttr micro) {
@@ -49,7 +49,7 @@ static std::optional<MicrobatchObstacle> findInputObstacle(const Propagation &st
                                                            func::FuncOp func) {
   for (BlockArgument argument : func.getArguments()) {
     unsigned i = argument.getArgNumber();
-    // A state is one thing, not one for every piece.
+    // A state exists once, not once per micro-batch.
     if (func.getArgAttr(i, loom::kState))
       return MicrobatchObstacle{func.getLoc(), getNode(func.getLoc()) + " needs all of it"};
     if (!isCutInTime(state.lookup(argument).sharding))

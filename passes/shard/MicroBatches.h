@@ -1,4 +1,4 @@
-//===- MicroBatches.h - programs cut in time --------------------*- C++ -*-===//
+//===- MicroBatches.h - batches cut into micro-batches ----------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -14,22 +14,22 @@ namespace gridloom {
 struct MicrobatchObstacle {
   mlir::Location loc;
   std::string reason;
-  bool isSize = false; ///< fewer micro-batches may do
+  bool isSize = false; ///< fewer micro-batches may work
 };
 
-/// True when an operation gives its result over an axis piece by piece: nothing has to be reduced.
+/// True when the operation computes its result over `axis` piece by piece, without a reduction.
 bool isParallelOver(const Propagation &state, mlir::Operation *op, mlir::StringAttr axis);
 
-/// A result's sharding, as the user asks for it, with each device's part cut into micro-batches;
-/// the same where it is cut already.
+/// The pinned sharding of a result with each device's part cut into micro-batches; unchanged if it
+/// is cut already.
 dist::Sharding cutInTime(dist::ShardingAttr pinned, mlir::StringAttr micro);
 
-/// The operation that needs the whole batch; nullopt if the program can run on a piece of it.
+/// The first obstacle to running on a piece of the batch; nullopt if there is none.
 std::optional<MicrobatchObstacle>
 findMicrobatchObstacle(const Propagation &state, mlir::func::FuncOp func, mlir::StringAttr micro);
 
-/// What divides the leading dimensions of all inputs: more rows there are not to split or to cut in
-/// time. A state or a number has one row; 0 without inputs.
+/// The greatest common divisor of the inputs' leading dimensions: a batch cannot be split or cut in
+/// time into more pieces. States and scalars count as one row; 0 without inputs.
 int64_t countRows(mlir::func::FuncOp func);
 
 /// The parts in which the module's training step computes its batch, which are in the program; none

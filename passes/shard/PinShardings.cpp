@@ -83,8 +83,7 @@ static Sharding makeSharding(const StrategyLine &line, MLIRContext *context) {
   return sharding;
 }
 
-/// A closed sharding that the user gave apart from the file, without its micro-batches; nullopt if
-/// there is none.
+/// A closed sharding that the user gave besides the file; nullopt if there is none.
 static std::optional<Sharding> getPinned(const Spot &spot) {
   ShardingAttr attr = spot.get();
   if (!attr || llvm::any_of(attr.getDims(), [](DimShardingAttr dim) { return dim.getOpen(); }))
@@ -98,15 +97,15 @@ static Sharding dropMicrobatches(Sharding sharding) {
   return sharding;
 }
 
-/// Whether what the file says is what the user says; who says nothing of partial sums leaves open
-/// whether they are reduced.
+/// Whether the file and the user agree, apart from micro-batches. A user who says nothing of
+/// partial sums leaves open whether they are reduced.
 static bool agree(Sharding said, Sharding pinned) {
   if (pinned.unreduced.empty())
     said.unreduced.clear();
   return dropMicrobatches(std::move(said)) == dropMicrobatches(std::move(pinned));
 }
 
-/// That a line has another number of dimensions than what it speaks of.
+/// Notes that a line has another number of dimensions than its value.
 static void noteRank(StrategyLookup &lookup, const StrategyLine &line, const NamedSpot &named) {
   int64_t rank = named.spot.getType().getRank();
   lookup.note(line.line, "'" + named.full + "' has " + Twine(rank) + " dimension" +
@@ -114,7 +113,7 @@ static void noteRank(StrategyLookup &lookup, const StrategyLine &line, const Nam
                              Twine(line.dims.size()) + " here");
 }
 
-/// That a line cuts a dimension on multiples of more elements than it has.
+/// Notes that a line cuts a dimension on multiples of more elements than it has.
 static void noteGranule(StrategyLookup &lookup, const StrategyLine &line, const NamedSpot &named,
                         int64_t granule, int64_t size) {
   lookup.note(line.line, "'" + named.full + "' is cut on multiples of " + Twine(granule) +
@@ -130,7 +129,7 @@ void PinShardingsPass::pin(StrategyLookup &lookup, StringRef specialisation, con
   RankedTensorType type = named.spot.getType();
   std::string name = "'" + named.full + "'";
   bool fits = static_cast<int64_t>(line->dims.size()) == type.getRank();
-  // At other sizes a node may be made of other operations than those that the file numbers.
+  // At other sizes a node may consist of other operations than those that the file numbers.
   if (!fits && named.section == StrategySection::Nodes && StringRef(named.full).contains(':'))
     return;
   if (!fits)
@@ -155,7 +154,7 @@ void PinShardingsPass::pin(StrategyLookup &lookup, StringRef specialisation, con
   named.spot.set(sharding.getAttr(mesh), kFromFile);
 }
 
-/// Says how a weight or state lies in memory.
+/// Sets how a weight or state lies in memory.
 void PinShardingsPass::store(StrategyLookup &lookup, StringRef specialisation,
                              const NamedSpot &named, const Mesh &mesh) {
   auto argument = dyn_cast_or_null<BlockArgument>(named.spot.value);
@@ -181,8 +180,8 @@ void PinShardingsPass::store(StrategyLookup &lookup, StringRef specialisation,
   setStorage(named.spot.value, storage);
 }
 
-/// Says how an operation is split, called as its first result is. Its operands stay partial sums as
-/// their own lines say.
+/// Sets how an operation, named by its first result, is split. Whether its operands stay partial
+/// sums is for their own lines to say.
 void PinShardingsPass::split(StrategyLookup &lookup, StringRef specialisation,
                              const NamedSpot &named, const Mesh &mesh) {
   auto result = dyn_cast_or_null<OpResult>(named.spot.value);
@@ -224,7 +223,7 @@ void PinShardingsPass::split(StrategyLookup &lookup, StringRef specialisation,
   op->setAttr(kSplits, splits.getAttr(&getContext()));
 }
 
-/// A state has one sharding, as input and as output.
+/// Notes a state whose input and output have different shardings.
 void PinShardingsPass::checkStates(StrategyLookup &lookup) {
   std::optional<StateConflict> conflict = findStateConflict(getOperation());
   if (!conflict)
@@ -237,7 +236,7 @@ void PinShardingsPass::checkStates(StrategyLookup &lookup) {
                      describe(conflict->secondName, conflict->second) + "; make them agree");
 }
 
-/// What is cut in time is not communicated: every operation has to have its part of the batch.
+/// Micro-batches do not communicate: every operation has to have its part of the batch.
 LogicalResult PinShardingsPass::checkMicrobatches(const Mesh &mesh) {
   if (given->microbatches == 1 || getTrainedParts(getOperation()))
     return success();

@@ -18,7 +18,7 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
-/// What is placed by itself, in order.
+/// The operations with a stage of their own, in order.
 static SmallVector<Operation *> listAnchored(func::FuncOp func) {
   SmallVector<Operation *> anchored;
   for (Operation &op : func.front().without_terminator())
@@ -53,7 +53,7 @@ void StageAssignment::setStage(Operation *op, int64_t stage) {
   op->setAttr(kStage, Builder(op->getContext()).getI64IntegerAttr(stage));
 }
 
-/// The latest stage that makes something the operation reads, through floating operations.
+/// The latest stage that the operation reads from, also through floating operations.
 static int64_t getEarliestStage(Operation *op) {
   int64_t earliest = 0;
   for (Value operand : op->getOperands())
@@ -66,7 +66,7 @@ static int64_t getEarliestStage(Operation *op) {
   return earliest;
 }
 
-/// Stages as the model or a strategy file says; what is left open goes with what it reads.
+/// Applies given stages; other operations get the latest stage that they read from.
 static LogicalResult followGiven(ArrayRef<Operation *> anchored, int64_t stages) {
   SmallVector<int64_t> count(stages, 0);
   for (Operation *op : anchored) {
@@ -251,13 +251,13 @@ LogicalResult StageAssignment::apply(const StageStarts &starts) {
   for (SmallVector<func::FuncOp> *functions : {&given, &free})
     for (func::FuncOp func : *functions) {
       settle(func);
-      // A loop or branch is in one stage.
+      // A loop or branch is in one stage, with its bodies.
       loom::forEachBody(func, [](Operation *op, func::FuncOp body) {
         for (Operation &inner : body.front())
           inner.setAttr(kStage, op->getAttr(kStage));
       });
     }
-  // Training steps, which have neither, follow when all of the model has its stages.
+  // Training steps follow when all of the model has its stages.
   TrainStages training(llvm::to_vector(llvm::concat<func::FuncOp>(given, free)), stages);
   for (func::FuncOp step : steps) {
     training.place(step, givenInSteps);
@@ -270,8 +270,8 @@ LogicalResult StageAssignment::apply(const StageStarts &starts) {
   return success();
 }
 
-/// Floating operations go where they are read, one copy per stage, in the order of the stages;
-/// later ones first, since a floating operation may read another.
+/// Moves floating operations to where they are read, one copy per stage, in the order of the
+/// stages; later operations first, since one may read another.
 void StageAssignment::settle(func::FuncOp func) {
   setStage(func.front().getTerminator(), stages - 1);
   SmallVector<Operation *> floating;
@@ -279,8 +279,8 @@ void StageAssignment::settle(func::FuncOp func) {
     if (isFloating(&op))
       floating.push_back(&op);
   for (Operation *op : llvm::reverse(floating)) {
-    // By stage: the order of uses differs where stages have been cut before, and names and choices
-    // go by that of the copies.
+    // By stage: names and choices depend on the order of the copies, and the order of uses differs
+    // if stages have been cut before.
     std::map<int64_t, SmallVector<OpOperand *>> uses;
     for (OpOperand &use : op->getUses())
       uses[use.getOwner()->getAttrOfType<IntegerAttr>(kStage).getInt()].push_back(&use);
@@ -300,7 +300,7 @@ void StageAssignment::settle(func::FuncOp func) {
   }
 }
 
-/// Writes down which stage keeps each state. A function that only passes a state on has no say.
+/// Records which stage keeps each state. A function that only passes a state on does not count.
 void StageAssignment::placeStates(TrainStages::Owners owners) {
   Builder builder(module.getContext());
   auto functions = llvm::make_filter_range(module.getOps<func::FuncOp>(),

@@ -11,21 +11,21 @@
 
 namespace gridloom {
 
-/// The stages of a program's operations, which can be cut again while nothing else refers to the
-/// copies that stages have of constants and weights. Training steps are not cut: they follow the
-/// model that they train.
+/// Assigns the stages of a program's operations. They can be cut again as long as nothing else
+/// refers to the per-stage copies of constants and weights. Training steps are not cut: they follow
+/// the model that they train.
 class StageAssignment {
 public:
-  /// `axis` is the one whose coordinate is the stage; without it in the mesh there is one stage.
+  /// A device's stage is its coordinate on `axis`; a mesh without it has one stage.
   StageAssignment(mlir::ModuleOp module, mlir::StringAttr axis);
 
   int64_t getNumStages() const { return stages; }
   /// Whether no operation has been given a stage, so that all cuts are free to choose.
   bool isFree() const { return isAllFree; }
-  /// The best cuts of the functions without given stages by the costs. Emits errors about functions
-  /// that cannot be cut so.
+  /// Chooses the best cuts by `costs` for the functions without given stages. Emits errors about
+  /// functions that cannot be cut.
   mlir::FailureOr<StageStarts> choose(const StageCosts &costs);
-  /// Sets `dist.stage` on all operations, in place of what an earlier call set.
+  /// Sets `dist.stage` on all operations, replacing what an earlier call set.
   mlir::LogicalResult apply(const StageStarts &starts);
 
 private:
@@ -41,10 +41,10 @@ private:
   mlir::StringAttr axis;
   int64_t stages = 1;
   bool isAllFree = true;
-  llvm::SmallVector<mlir::func::FuncOp> free, given; ///< of stages
-  llvm::SmallVector<mlir::func::FuncOp> steps;       ///< of training
+  llvm::SmallVector<mlir::func::FuncOp> free, given; ///< without, and with, given stages
+  llvm::SmallVector<mlir::func::FuncOp> steps;       ///< training steps
   TrainStages::Given givenInSteps;
-  /// Of floating operations, with what they were made from.
+  /// Copies of floating operations, with their originals.
   llvm::SmallVector<std::pair<mlir::Operation *, mlir::Operation *>> copies;
 };
 

@@ -35,7 +35,7 @@ std::string gridloom::printSharding(const Sharding &sharding) {
 }
 
 namespace {
-/// What is said of a specialisation, by section.
+/// The names and texts of a specialisation, by section.
 using Texts = std::array<std::vector<NamedText>, kNumStrategySections>;
 
 class Collector {
@@ -72,7 +72,7 @@ void Collector::describeMesh(StrategyFile &file) const {
     file.microbatches = *parts;
 }
 
-/// The nodes whose weights were taken apart, in patterns if these are of no other node.
+/// The nodes whose weights were unpacked, as patterns if these match no other node.
 void Collector::describeUnpacked(StrategyFile &file) {
   auto unpacked = module->getAttrOfType<ArrayAttr>(kUnpacked);
   if (!unpacked)
@@ -98,7 +98,7 @@ void Collector::describeUnpacked(StrategyFile &file) {
       file.unpack.emplace_back().key = name.full;
 }
 
-/// How an operation's splits make its results.
+/// The shardings in which an operation's splits make its results.
 static SmallVector<Sharding> getMade(Operation *op, const Mesh &mesh) {
   ShardingRule rule = cast<ShardingRuleInterface>(op).getShardingRule();
   FailureOr<OpSplits> splits = readSplits(op, rule, mesh); // VerifySharded has seen them
@@ -106,21 +106,21 @@ static SmallVector<Sharding> getMade(Operation *op, const Mesh &mesh) {
       ArrayRef(getSplitShardings(op, rule, *splits, mesh)).take_back(op->getNumResults()));
 }
 
-/// Whether no other sharding is possible.
+/// Whether the sharding is the only possible one.
 bool Collector::isForced(const Spot &spot, const Sharding &sharding) const {
   RankedTensorType type = spot.getType();
   if (auto result = dyn_cast_or_null<OpResult>(spot.value);
       result && result.getOwner()->hasAttr(kSplits) &&
       !getMade(result.getOwner(), mesh)[result.getResultNumber()].unreduced.empty())
-    return false; // where it is reduced is to be said
+    return false; // the file has to say where it is reduced
   return type.getRank() == 0 ||
          (type.getNumElements() == 1 &&
           llvm::all_of(sharding.dims, [](const Sharding::Dim &dim) { return dim.axes.empty(); }) &&
           llvm::none_of(mesh.getAxes(), [](const Mesh::Axis &axis) { return axis.size == 1; }));
 }
 
-/// How an operation is split; it needs to be said where its tensors' shardings say otherwise.
-/// Called as its first result is.
+/// How an operation, named by its first result, is split; only needed if its tensors' shardings
+/// imply something else.
 std::optional<NamedText> Collector::describeSplits(const NamedSpot &named) const {
   auto result = dyn_cast_or_null<OpResult>(named.spot.value);
   if (named.section != StrategySection::Nodes || !result || result.getResultNumber() > 0)
@@ -174,7 +174,7 @@ Texts Collector::describe(func::FuncOp func) const {
   return texts;
 }
 
-/// The specialisation with the largest inputs, whose splits suit other sizes best.
+/// The specialisation with the largest inputs: its splits suit other sizes best.
 static func::FuncOp findLargest(ArrayRef<func::FuncOp> functions) {
   auto countElements = [](func::FuncOp func) {
     int64_t count = 0;
@@ -198,7 +198,8 @@ static std::vector<StrategyLine> fold(ArrayRef<NamedText> names, StrategySection
   return lines;
 }
 
-/// Marks the names of which the common lines say what has to be said; returns whether all are.
+/// Sets `needed` of the names that common lines apply to, to whether these say something else.
+/// Returns whether no name is needed.
 static bool findDifferences(ArrayRef<StrategyLine> common, std::vector<NamedText> &names) {
   SmallVector<StringRef> keys;
   for (const StrategyLine &line : common)
@@ -225,7 +226,7 @@ StrategyFile Collector::run() {
   std::vector<std::pair<func::FuncOp, Texts>> all;
   for (func::FuncOp func : functions)
     all.emplace_back(func, describe(func));
-  // What the largest lacks is as in the first that has it.
+  // Names that the largest lacks are taken from the first that has them.
   llvm::stable_sort(all, [&](const auto &a, const auto &b) {
     return (a.first == largest) > (b.first == largest);
   });
