@@ -293,39 +293,31 @@ TEST_P(TransportTest, AllGatherAllToAllBroadcast) {
   });
 }
 
-/// Values of sizes that are staged, that are not, and that fill a stage only together; of several
-/// types, and one alone.
+/// Values of two types that are staged, that are not, and that fill a stage only together.
 TEST_P(TransportTest, ManyValuesInOneGather) {
   runAll([](Transport &transport) {
     auto world = makeWorld(transport);
     RankStream stream;
     const size_t n = size_t(world->getSize());
-    const std::vector<std::vector<size_t>> calls = {
-        {3},
-        {1, 0, 5},
-        std::vector<size_t>(12, 60),
-        {250, 60, 250, 1, 250, 60, 250, 60, 250, 60, 250, 60},
-        {9000, 1, 20011, 2},
-        {9000}};
     uint32_t sequence = 0;
-    for (const std::vector<size_t> &counts : calls) {
+    for (const auto &counts : {std::vector<size_t>(12, 60),
+                               {9000, 1, 20011, 0, 2},
+                               {9000},
+                               {250, 60, 250, 1, 250, 60, 250, 60, 250, 60, 250, 60}}) {
       std::vector<Array> ins, outs, expected;
       std::vector<GatheredValue> values;
-      ins.reserve(counts.size());
-      outs.reserve(counts.size());
       for (size_t v = 0; v < counts.size(); ++v) {
         DataType type = v % 2 ? DataType::I64 : DataType::F16;
         size_t count = counts[v];
-        auto value = [v](int from, size_t i) {
-          return operand(DataType::F16, Reduction::Sum, from, i + v);
-        };
-        int rank = world->getRank();
-        ins.push_back(makeArray(type, count, [&](size_t i) { return value(rank, i); }));
+        auto of = [v](int r, size_t i) { return operand(DataType::F16, Reduction::Sum, r, i + v); };
+        ins.push_back(makeArray(type, count, [&](size_t i) { return of(world->getRank(), i); }));
         outs.emplace_back(type, count * n);
         expected.push_back(
-            makeArray(type, count * n, [&](size_t i) { return value(int(i / count), i % count); }));
-        values.push_back({ins.back().data(), outs.back().data(), count * sizeOf(type)});
+            makeArray(type, count * n, [&](size_t i) { return of(int(i / count), i % count); }));
       }
+      for (size_t v = 0; v < counts.size(); ++v)
+        values.push_back({ins[v].data(), outs[v].data(),
+                          counts[v] * sizeOf(v % 2 ? DataType::I64 : DataType::F16)});
       world->allGatherMany(stream, values, {"all_gather", ++sequence, "node"});
       stream.synchronize();
       for (size_t v = 0; v < counts.size(); ++v)
