@@ -66,10 +66,11 @@ static std::string makeOneLine(const std::string &text) {
 /// Prints an error as one line, with the ONNX node if there is one, and its notes after it. Keeps
 /// remarks and warnings for the report.
 void Compilation::handle(Diagnostic &diagnostic) {
-  // A function is located at its graph, which is no node.
-  bool isOfGraph = module && llvm::any_of(module->getOps<func::FuncOp>(), [&](func::FuncOp func) {
-                     return func.getLoc() == diagnostic.getLocation();
-                   });
+  // An entry's function is located at the model's graph, which is no node.
+  bool isOfGraph =
+      module && llvm::any_of(module->getOps<func::FuncOp>(), [&](func::FuncOp func) {
+        return func->hasAttr(loom::kEntry) && func.getLoc() == diagnostic.getLocation();
+      });
   std::string text =
       makeOneLine(isOfGraph ? diagnostic.str() : loom::describeWithNode(diagnostic, options.input));
   // Only what cannot be parsed is at a place in the file.

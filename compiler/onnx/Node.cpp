@@ -205,9 +205,11 @@ LogicalResult Node::setResult(unsigned index, Value value, Type narrow) {
   return success();
 }
 
+bool Node::isDifferentiated() const { return importer.marksTies(); }
+
 Value Node::markTies(Value extremum, StringRef side) const {
   Operation *op = extremum ? extremum.getDefiningOp() : nullptr;
-  if (importer.marksTies() && op && isa<loom::MaximumOp, loom::MinimumOp>(op))
+  if (isDifferentiated() && op && isa<loom::MaximumOp, loom::MinimumOp>(op))
     op->setAttr(loom::kTies, getBuilder().getStringAttr(side));
   return extremum;
 }

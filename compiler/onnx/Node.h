@@ -64,6 +64,8 @@ public:
   /// Fails if the value is null. Its elements stand for those of `narrow`, if given.
   llvm::LogicalResult setResult(unsigned index, mlir::Value value, mlir::Type narrow = {});
   llvm::LogicalResult setResult(mlir::Value value) { return setResult(0, value); }
+  /// Whether the program will be differentiated, so that what it has at ties and zeros matters.
+  bool isDifferentiated() const;
   /// Records that `side` of equal operands of a maximum or minimum counts (loom.ties), if the
   /// import marks ties. Returns `extremum`.
   mlir::Value markTies(mlir::Value extremum, llvm::StringRef side) const;

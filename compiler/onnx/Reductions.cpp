@@ -79,6 +79,18 @@ static Type getRootType(Node &node, Value x) {
   return isa<FloatType>(element) ? element : Float64Type::get(node.getContext());
 }
 
+/// The root of a sum of squares. If it will be differentiated, the root of 0 is sqrt(1) - 1, whose
+/// derivative is finite: a vector of zeros has the gradient 0.
+static Value rootOfSquares(Node &node, Value sum) {
+  if (!node.isDifferentiated())
+    return node.unary<loom::SqrtOp>(sum);
+  Value zero = node.splatLike(sum, 0);
+  Value guard =
+      node.select(node.compare(loom::Direction::EQ, sum, zero), node.splatLike(sum, 1), zero);
+  Value root = node.unary<loom::SqrtOp>(node.binary<loom::AddOp>(sum, guard));
+  return node.binary<loom::SubtractOp>(root, guard);
+}
+
 static LogicalResult importReduceL2(Node &node) {
   FailureOr<Reduction> r = getReduction(node);
   if (failed(r))
@@ -87,11 +99,7 @@ static LogicalResult importReduceL2(Node &node) {
   if (!sum)
     return failure();
   Value square = node.convert(sum, getRootType(node, sum));
-  // sqrt(0) as sqrt(1) - 1, whose derivative is finite: a vector of zeros has the gradient 0.
-  Value guard = node.select(node.compare(loom::Direction::EQ, square, node.splatLike(square, 0)),
-                            node.splatLike(square, 1), node.splatLike(square, 0));
-  Value root = node.unary<loom::SqrtOp>(node.binary<loom::AddOp>(square, guard));
-  root = node.binary<loom::SubtractOp>(root, guard);
+  Value root = rootOfSquares(node, square);
   return node.setResult(node.convert(root, getTensorType(sum).getElementType()));
 }
 
