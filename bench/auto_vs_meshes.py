@@ -28,7 +28,8 @@ TEXT = {"batch": 8, "sequence": 64}
 SUBJECTS = [
     Subject("bert", "bert", {"layers": 4, "hidden": 256, "heads": 4, "intermediate": 1024, "vocabulary": 2000}, TEXT),
     Subject("gpt2", "gpt2", {"layers": 4, "hidden": 256, "heads": 8, "vocabulary": 2000, "positions": 128}, TEXT),
-    Subject("llama", "llama", {"layers": 4, "hidden": 256, "heads": 8, "kv_heads": 4, "intermediate": 768, "vocabulary": 2000}, TEXT),
+    Subject("llama", "llama", {"layers": 4, "hidden": 256, "heads": 8, "kv_heads": 4, "intermediate": 768, "vocabulary": 2000, "head": "logits"},
+            TEXT),
     Subject("moe", "moe", {"layers": 2, "hidden": 256, "heads": 8, "kv_heads": 4, "intermediate": 512, "vocabulary": 2000, "experts": 4},
             {"batch": 8, "sequence": 32}),
     Subject("vit", "vit", {"layers": 4, "hidden": 256, "heads": 4, "intermediate": 1024}, {"batch": 4}),
