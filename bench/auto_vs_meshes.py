@@ -21,7 +21,8 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from estimates import Gridloom, Refused, Subject
+from estimates import Gridloom, Refused, Subject, add_measuring_options
+from hand_plans import HandPlan, divisors
 from gridloom import zoo
 
 TEXT = {"batch": 8, "sequence": 64}
@@ -51,19 +52,14 @@ class Plan:
     medians: list[float] = dataclasses.field(default_factory=list)
 
 
-def list_meshes(ranks: int) -> dict[str, list[str]]:
-    """Names of hand plans to options of compile."""
-    sizes = [n for n in range(1, ranks + 1) if ranks % n == 0]
-    plans = {}
-    for data, model, pipe in itertools.product(sizes, repeat=3):
-        if data * model * pipe != ranks:
-            continue
-        mesh = ",".join(f"{axis}={size}" for axis, size in (("data", data), ("pipe", pipe), ("model", model)) if size > 1)
-        for sequence in ("", "+sp") if model > 1 else ("",):
-            for parts in (1, 2, 4) if pipe > 1 else (0,):
-                name = mesh + (", sp" if sequence else "") + (f", m={parts}" if parts else "")
-                strategy = ["--strategy", "dp+tp+pp" + sequence]
-                plans[name] = ["--mesh", mesh, *strategy, *(["--microbatches", str(parts)] if parts else [])]
+def list_plans(ranks: int) -> list[HandPlan]:
+    """What a person would write for so many ranks."""
+    plans = []
+    for data in divisors(ranks):
+        for pipe in divisors(ranks // data):
+            model = ranks // data // pipe
+            variants = itertools.product((False, True) if model > 1 else (False,), (1, 2, 4) if pipe > 1 else (1,))
+            plans += [HandPlan(data, pipe, model, sequence, parts) for sequence, parts in variants]
     return plans
 
 
@@ -81,7 +77,7 @@ def compile_plans(gridloom: Gridloom, subject: Subject, ranks: int, folder: Path
         write(subject, model)
     dims = [word for name, size in subject.dims.items() for word in ("--dim", f"{name}={size}")]
     plans = []
-    for number, (name, options) in enumerate({AUTO: [], **list_meshes(ranks)}.items()):
+    for number, (name, options) in enumerate([(AUTO, []), *((str(hand), hand.options()) for hand in list_plans(ranks))]):
         plan = folder / f"{subject.name}-{ranks}-{number}.plan"
         try:
             gridloom.call("compile", model, "-o", plan, *dims, "--cluster", cluster, *options, "-q")
@@ -121,14 +117,7 @@ def compare(plans: list[Plan]) -> dict:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bin", type=Path, default=None, help="folder of the tools (default: found by gridloom)")
-    parser.add_argument("--cluster", type=Path, default=None, help="a cluster file of this machine with as many devices as --ranks says (default: measured)")
-    parser.add_argument("--model", action="append", choices=[s.name for s in SUBJECTS], help="repeatable; default all")
-    parser.add_argument("--ranks", default="2,4", help="numbers of ranks (default 2,4)")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--iters", type=int, default=8, help="timed runs of a plan in each round")
-    parser.add_argument("--quick", action="store_true", help="measure the machine in ten seconds instead of a minute")
-    parser.add_argument("--json", type=Path, default=None, help="file for all figures")
+    add_measuring_options(parser, SUBJECTS, ranks="2,4", rounds=7, iters=8)
     options = parser.parse_args()
 
     gridloom, cells = Gridloom(options.bin), []

@@ -188,17 +188,22 @@ def measure_all(gridloom: Gridloom, rows: list[Row], options) -> list[Row]:
     return rows
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def add_measuring_options(parser: argparse.ArgumentParser, subjects: list[Subject], ranks: str, rounds: int, iters: int) -> None:
+    """Options of programs that time plans of `subjects` on this machine, with these defaults."""
     parser.add_argument("--bin", type=Path, default=None, help="folder of the tools (default: found by gridloom)")
     parser.add_argument("--cluster", type=Path, default=None, help="a cluster file for all plans (default: this machine is measured)")
-    parser.add_argument("--model", action="append", choices=[s.name for s in SUBJECTS], help="repeatable; default all")
-    parser.add_argument("--ranks", default="1,2,4", help="numbers of ranks (default 1,2,4)")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--iters", type=int, default=10, help="timed runs of a plan in each round")
-    parser.add_argument("--fastest", action="store_true", help="compare with the fastest run, on a machine that is busy otherwise")
+    parser.add_argument("--model", action="append", choices=[s.name for s in subjects], help="repeatable; default all")
+    parser.add_argument("--ranks", default=ranks, help=f"numbers of ranks (default {ranks})")
+    parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--iters", type=int, default=iters, help="timed runs of a plan in each round")
     parser.add_argument("--quick", action="store_true", help="measure the machine in ten seconds instead of a minute")
     parser.add_argument("--json", type=Path, default=None, help="file for all figures")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_measuring_options(parser, SUBJECTS, ranks="1,2,4", rounds=5, iters=10)
+    parser.add_argument("--fastest", action="store_true", help="compare with the fastest run, on a machine that is busy otherwise")
     options = parser.parse_args()
     ranks = [int(text) for text in options.ranks.split(",")]
     if unknown := set(ranks) - PLANS.keys():

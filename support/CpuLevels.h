@@ -10,10 +10,13 @@
 #ifndef GRIDLOOM_SUPPORT_CPULEVELS_H
 #define GRIDLOOM_SUPPORT_CPULEVELS_H
 
+#include "support/Text.h"
+
 #include <algorithm>
 #include <iterator>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gridloom {
 
@@ -37,13 +40,7 @@ inline std::string getWideCpuLevel(std::string_view arch) {
 
 /// "x86-64, x86-64-v2, x86-64-v3 or x86-64-v4", for messages.
 inline std::string listCpuLevels() {
-  std::string text;
-  for (std::string_view level : kCpuLevels) {
-    if (!text.empty())
-      text += level == std::end(kCpuLevels)[-1] ? " or " : ", ";
-    text += level;
-  }
-  return text;
+  return joinWithOr(std::vector<std::string>(std::begin(kCpuLevels), std::end(kCpuLevels)));
 }
 
 } // namespace gridloom

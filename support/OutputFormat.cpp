@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "support/OutputFormat.h"
+#include "support/Text.h"
 
 #include <CLI/CLI.hpp>
 
@@ -53,10 +54,7 @@ static size_t getTerminalWidth() {
 void OutputFormat::addOptions(CLI::App &verb, const std::vector<std::string> &others) {
   std::vector<std::string> names{"text", "json"};
   names.insert(names.end(), others.begin(), others.end());
-  std::string described = names.front();
-  for (size_t i = 1; i < names.size(); ++i)
-    described += (i + 1 < names.size() ? ", " : " or ") + names[i];
-  auto *format = verb.add_option("--format", name, described)
+  auto *format = verb.add_option("--format", name, joinWithOr(names))
                      ->check(CLI::IsMember(names))
                      ->capture_default_str();
   verb.add_flag("--json", asJson, "the same as --format json")->excludes(format);

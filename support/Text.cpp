@@ -38,6 +38,13 @@ std::string gridloom::quoteForShell(const std::string &text) {
   return quoted + "'";
 }
 
+std::string gridloom::joinWithOr(std::span<const std::string> names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
+  return text;
+}
+
 std::string gridloom::formatCount(int64_t count, const char *thing) {
   return std::to_string(count) + " " + thing + (count == 1 ? "" : "s");
 }

@@ -20,6 +20,9 @@ std::string makePrintable(const std::string &text);
 /// The text as a shell reads it back as one word: in quotes where it needs them.
 std::string quoteForShell(const std::string &text);
 
+/// "cpu", "cpu or cuda", "cpu, cuda or rocm".
+std::string joinWithOr(std::span<const std::string> names);
+
 /// "1 node", "2 nodes".
 std::string formatCount(int64_t count, const char *thing);
 

@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/SimulationVerbs.h"
 
+#include "runtime/trace/Trace.h"
+
 #include "support/FileSwap.h"
 #include "support/Text.h"
 
@@ -16,7 +18,6 @@
 #include <iostream>
 #include <limits>
 #include <sstream>
-#include <string_view>
 
 using namespace gridloom;
 
@@ -196,25 +197,14 @@ static bool isInPlan(const fs::path &path) {
   return false;
 }
 
-/// Whether a file is a trace, or still empty.
-static bool isTrace(const fs::path &path) {
-  static constexpr std::string_view start = "{\"displayTimeUnit\"";
-  std::ifstream file(path, std::ios::binary);
-  std::string text(start.size(), '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  return text.empty() || text == start;
-}
-
-/// Why no trace may be written to `path`, in one line; empty if it may. Devices and pipes are never
-/// replaced.
+/// Why no trace may be written to `path`, in one line; empty if it may.
 static std::string findTraceObstacle(const fs::path &path) {
   std::error_code error;
   if (fs::is_directory(path, error))
     return "--trace " + path.string() + " is a folder; name a file";
   if (isInPlan(path))
     return "--trace " + path.string() + " is in the folder of a plan; choose another file";
-  if (fs::is_regular_file(path, error) && !isTrace(path))
+  if (!rt::isFreeForTrace(path))
     return "--trace " + path.string() + " exists and is not a trace; choose another file";
   return "";
 }

@@ -6,6 +6,7 @@
 #include "compiler/target/Target.h"
 
 #include "compiler/target/KernelFiles.h"
+#include "support/Text.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"
@@ -29,13 +30,11 @@ ArrayRef<const TargetKind *> gridloom::getTargetKinds() {
 }
 
 std::string gridloom::listTargets() {
-  SmallVector<StringRef> names;
+  std::vector<std::string> names;
   for (const TargetKind *kind : getTargetKinds())
-    llvm::append_range(names, kind->spellings);
-  std::string text;
-  for (auto [i, name] : llvm::enumerate(names))
-    text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + name.str();
-  return text;
+    for (StringRef spelling : kind->spellings)
+      names.push_back(spelling.str());
+  return joinWithOr(names);
 }
 
 /// A kind with a given option that does nothing for `chosen`, and the option's name; null if there

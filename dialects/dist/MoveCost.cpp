@@ -42,8 +42,7 @@ static void addCollective(MoveCost &cost, cluster::Collective kind, double bytes
   cost.seconds += mesh.getSeconds(kind, bytes, axes);
 }
 
-/// The time of a kernel that reads and writes that many bytes.
-static double getCopySeconds(double bytes, const Mesh &mesh) {
+double gridloom::dist::getCopySeconds(double bytes, const Mesh &mesh) {
   cluster::Work copy;
   copy.readBytes = copy.writtenBytes = bytes;
   return cluster::getComputeSeconds(mesh.getMachine(), copy);

@@ -19,6 +19,9 @@ struct MoveCost {
   double copySeconds = 0;
 };
 
+/// The time of a kernel that reads and writes that many bytes.
+double getCopySeconds(double bytes, const Mesh &mesh);
+
 /// The time to put the parts of a tensor along a dimension one after another, or back; 0 if they
 /// are so already.
 double getOrderSeconds(mlir::RankedTensorType local, size_t dim, const Mesh &mesh);

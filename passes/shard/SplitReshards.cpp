@@ -67,25 +67,15 @@ static bool isPadded(int64_t size, const Sharding::Dim &dim, const Mesh &mesh) {
   return parts > 1 && size % (parts * dim.granule) != 0;
 }
 
-/// The time of a kernel that pads `from`, or cuts the padding of what was gathered.
-static double getPaddingSeconds(RankedTensorType local, const Mesh &mesh) {
-  cluster::Work copy;
-  copy.readBytes = copy.writtenBytes = static_cast<double>(loom::getByteSize(local));
-  return cluster::getComputeSeconds(mesh.getMachine(), copy);
-}
-
 /// The time to cut the padding of dimensions that are gathered. In the outermost one it stays
 /// behind what is read.
 static double getTrimSeconds(RankedTensorType type, const Sharding &from, const Sharding &to,
                              const Mesh &mesh) {
   RankedTensorType gathered = getLocalType(type, to, mesh);
   double seconds = 0;
-  for (auto [dim, size, have, want] : llvm::enumerate(type.getShape(), from.dims, to.dims)) {
-    bool isInner =
-        llvm::any_of(gathered.getShape().take_front(dim), [](int64_t outer) { return outer != 1; });
-    if (want.axes.empty() && isInner && isPadded(size, have, mesh))
-      seconds += getPaddingSeconds(gathered, mesh);
-  }
+  for (auto [dim, size, have, want] : llvm::enumerate(type.getShape(), from.dims, to.dims))
+    if (want.axes.empty() && isPadded(size, have, mesh))
+      seconds += getOrderSeconds(gathered, dim, mesh);
   return seconds;
 }
 
@@ -107,7 +97,7 @@ ReshardCost gridloom::getReshardCost(RankedTensorType type, const Sharding &from
                                     static_cast<double>(loom::getByteSize(local)), parts);
     cost.order += getOrderSeconds(local, dim, mesh);
     if (reduced.dims[dim].axes.empty() && isPadded(type.getDimSize(dim), to.dims[dim], mesh))
-      cost.cuts += getPaddingSeconds(local, mesh);
+      cost.cuts += getCopySeconds(static_cast<double>(loom::getByteSize(local)), mesh);
     llvm::erase_if(reduced.unreduced,
                    [&](StringAttr axis) { return llvm::is_contained(parts, axis); });
     reduced.dims[dim] = to.dims[dim];

@@ -6,6 +6,7 @@
 #include "runtime/comm/Registry.h"
 
 #include "runtime/core/Error.h"
+#include "support/Text.h"
 
 #include <algorithm>
 
@@ -29,10 +30,7 @@ std::string listTransports(const std::function<bool(const TransportKind &)> &acc
   for (const TransportKind *kind : getTransportKinds())
     if (accepts(*kind))
       names.push_back(kind->getName());
-  std::string text;
-  for (size_t i = 0; i < names.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
-  return text;
+  return joinWithOr(names);
 }
 
 const TransportKind &findTransportKind(const std::string &name) {

@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/device/Registry.h"
 
+#include "support/Text.h"
+
 namespace gridloom::rt {
 
 #define DEVICE(NAME) const DeviceKind &NAME##Devices();
@@ -28,11 +30,10 @@ const DeviceKind *findDeviceKind(const std::string &name) {
 }
 
 std::string listDeviceKinds() {
-  auto kinds = getDeviceKinds();
-  std::string text;
-  for (size_t i = 0; i < kinds.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == kinds.size() ? " or " : ", ") + kinds[i]->getName();
-  return text;
+  std::vector<std::string> names;
+  for (const DeviceKind *kind : getDeviceKinds())
+    names.push_back(kind->getName());
+  return joinWithOr(names);
 }
 
 } // namespace gridloom::rt

@@ -180,9 +180,7 @@ std::string gridloom::rt::formatChromeTrace(std::span<const std::string> parts) 
   return text + "\n]}\n";
 }
 
-/// Whether the path has nothing that a trace would destroy: it is new, empty, an earlier trace, or
-/// a device.
-static bool isFree(const fs::path &path) {
+bool gridloom::rt::isFreeForTrace(const fs::path &path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error) || fs::file_size(path, error) == 0)
     return true;
@@ -203,7 +201,7 @@ void gridloom::rt::requireTraceFile(const fs::path &trace, const fs::path &plan)
     refuse(": there is no folder " + folder.string());
   if (gridloom::isInside(trace, plan))
     refuse(" is inside the plan " + plan.string() + "; name a file outside of it");
-  if (!isFree(trace))
+  if (!isFreeForTrace(trace))
     refuse(" exists and is not a trace; remove it, or name another file");
   bool existed = fs::exists(trace, error);
   std::ofstream file(trace, std::ios::app); // keeps existing contents until the trace is written

@@ -68,6 +68,9 @@ std::string formatStats(const RunStats &stats);
 /// The events as elements of a Chrome trace's "traceEvents", without the enclosing brackets: ranks'
 /// texts are joined with ",\n". Empty when there are no events.
 std::string toChromeEvents(std::span<const TraceEvent> events, int rank);
+/// Whether writing a trace to `path` would replace nothing but a trace: it is one, is empty, is not
+/// there, or is no regular file, such as a pipe.
+bool isFreeForTrace(const std::filesystem::path &path);
 /// Call it before a long run. Throws InvalidArgument if writeChromeTrace could not write `trace`,
 /// or if that would damage something: a file in the folder `plan`, or any file that is not a trace.
 void requireTraceFile(const std::filesystem::path &trace, const std::filesystem::path &plan);
