@@ -64,9 +64,11 @@ std::string gridloom::formatBytes(uint64_t bytes, const char *unit) {
 
 int gridloom::getDigits(double number, int least) {
   int digits = least;
-  for (double shown = std::abs(number) * std::pow(10, least - 1);
-       shown > 0 && shown < 1 && digits < 6; shown *= 10)
+  double shown = std::abs(number) * std::pow(10, least - 1);
+  while (shown > 0 && shown < 1 && digits < 6) {
+    shown *= 10;
     ++digits;
+  }
   return digits;
 }
 
