@@ -9,6 +9,8 @@
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/loom/Control.h"
 
+#include "llvm/ADT/MapVector.h"
+
 using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::loom;
@@ -134,4 +136,19 @@ double gridloom::loom::getCommunicationSeconds(Operation *op, const dist::Mesh &
     along = dist::getStageAxes(op->getParentOfType<ModuleOp>());
   return mesh.getSeconds(
       *kind, std::max(bytesOf(op->getOperandTypes()), bytesOf(op->getResultTypes())), along);
+}
+
+double gridloom::loom::getCommunicationSeconds(dist::StartOp start, const dist::Mesh &mesh) {
+  double seconds = 0;
+  llvm::SmallMapVector<ArrayAttr, double, 1> gathered; // bytes by axes
+  for (Operation &inner : start.getBody().front().without_terminator()) {
+    if (auto gather = dyn_cast<dist::AllGatherOp>(inner))
+      gathered[gather.getAxes()] += static_cast<double>(getByteSize(gather.getOutput().getType()));
+    else
+      seconds += getCommunicationSeconds(&inner, mesh);
+  }
+  for (auto [axes, bytes] : gathered)
+    seconds += mesh.getSeconds(cluster::Collective::AllGather, bytes,
+                               llvm::to_vector(axes.getAsRange<StringAttr>()));
+  return seconds;
 }

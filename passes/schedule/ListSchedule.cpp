@@ -46,7 +46,6 @@ private:
   void orderGathers();
   bool reaches(unsigned from, unsigned to) const;
   double estimate(Operation *op) const;
-  double estimateGroup(dist::StartOp start) const;
   Kind getKind(Operation *op) const;
   bool isDeferrable(unsigned index) const;
   DeferredStarts defer(ListOrder &order) const;
@@ -73,26 +72,9 @@ double ListScheduler::estimate(Operation *op) const {
       for (Operation &inner : func::FuncOp(link.body).front())
         seconds += estimate(&inner);
   } else if (auto start = dyn_cast<dist::StartOp>(op)) {
-    seconds = estimateGroup(start);
+    seconds = loom::getCommunicationSeconds(start, mesh);
   }
   return seconds;
-}
-
-/// All_gathers of one group are one message.
-double ListScheduler::estimateGroup(dist::StartOp start) const {
-  double seconds = 0, bytes = 0;
-  dist::AllGatherOp gather;
-  for (Operation &inner : start.getBody().front().without_terminator()) {
-    gather = dyn_cast<dist::AllGatherOp>(inner);
-    if (gather)
-      bytes += static_cast<double>(loom::getByteSize(gather.getOutput().getType()));
-    else
-      seconds += loom::getCommunicationSeconds(&inner, mesh);
-  }
-  if (!gather)
-    return seconds;
-  SmallVector<StringAttr> axes(gather.getAxes().getAsRange<StringAttr>());
-  return mesh.getSeconds(cluster::Collective::AllGather, bytes, axes);
 }
 
 /// What runs on the compute stream, or makes it wait, is compute.
