@@ -544,6 +544,10 @@ static LogicalResult splitStates(ModuleOp module, const StrategyRequest &request
   }
   if (!candidates.empty())
     return success();
+  if (request.mesh.empty())
+    return module.emitError("--zero ")
+           << request.zero << " splits states over the axes of data parallelism, and the program "
+           << "is for one device; give it a mesh with an axis data, e.g. --mesh data=2";
   return module.emitError("--zero ")
          << request.zero << " splits states over the axes of data parallelism, and the strategy '"
          << request.strategy << "' on mesh '" << request.mesh

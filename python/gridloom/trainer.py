@@ -146,6 +146,8 @@ class Trainer:
             raise ValueError("checkpoint_every needs checkpoint_dir, the folder for checkpoints")
         if histograms_every is not None and log_dir is None:
             raise ValueError("histograms_every needs log_dir, the folder for event files")
+        if checkpoint_dir is not None:
+            self._require_outside_plans(Path(checkpoint_dir))
         with _locked(checkpoint_dir):
             self._require_unused(checkpoint_dir, resume)
             is_resumed = self._resume(resume, checkpoint_dir)
@@ -289,6 +291,14 @@ class Trainer:
                 return False
         self.load(resume)
         return True
+
+    def _require_outside_plans(self, folder: Path) -> None:
+        """Raises ValueError if the folder is in the plan, which compiling again replaces as a whole, or is itself a plan or a checkpoint."""
+        plan = Path(self.session.plan.path)
+        if folder.resolve().is_relative_to(plan.resolve()):
+            raise ValueError(f"checkpoint_dir {folder} is inside the plan {plan}; name a folder outside of it")
+        if (folder / "manifest.json").exists():
+            raise ValueError(f"checkpoint_dir {folder} is itself a plan or a checkpoint; name a folder for checkpoints alone")
 
     def _require_unused(self, folder, resume) -> None:
         """Raises ValueError if the folder has checkpoints of another run, or later ones than the one to resume."""

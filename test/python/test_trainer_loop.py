@@ -234,6 +234,20 @@ def test_a_run_resumes_in_the_middle_of_an_epoch(tmp_path):
         gridloom.Trainer(Regression()).fit(table(16), epochs=2, resume=tmp_path)
 
 
+@pytest.mark.parametrize("folder", ["r.plan", "r.plan/runs"])
+def test_checkpoints_in_the_plan_are_refused(tmp_path, monkeypatch, folder):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=f"checkpoint_dir {folder} is inside the plan r.plan; name a folder outside"):
+        gridloom.Trainer(Regression()).fit(table(), steps=1, checkpoint_dir=folder)
+    assert not list(tmp_path.iterdir())
+
+
+def test_checkpoints_in_a_checkpoint_are_refused(tmp_path):
+    gridloom.Trainer(Regression()).fit(table(), steps=2, checkpoint_dir=tmp_path)
+    with pytest.raises(ValueError, match="is itself a plan or a checkpoint; name a folder for checkpoints alone"):
+        gridloom.Trainer(Regression()).fit(table(), steps=2, checkpoint_dir=tmp_path / "step-0000000002")
+
+
 def test_checkpoints_of_another_run_stay(tmp_path):
     run = tmp_path / "run"
     first = gridloom.Trainer(Regression())
