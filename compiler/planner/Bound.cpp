@@ -39,12 +39,16 @@ static OwningOpRef<ModuleOp> prepare(ModuleOp module,
   return succeeded(pm.run(*copy)) ? std::move(copy) : OwningOpRef<ModuleOp>();
 }
 
-/// The search's lower bound on a mesh in seconds: the lesser of keeping packed weights and taking
-/// them apart. nullopt if the mesh cannot be searched or time is over.
-static std::optional<double> boundOn(const MeshSpec &mesh, ModuleOp module,
+/// The search's lower bound in seconds for stages that each have this mesh, without transfers: the
+/// lesser of keeping packed weights and taking them apart. nullopt if the mesh cannot be searched
+/// or time is over.
+static std::optional<double> boundOn(const MeshSpec &mesh, int64_t stages, ModuleOp module,
                                      const std::function<bool()> &isOver) {
   ShardOptions options;
-  options.mesh = print(mesh);
+  MeshSpec whole = mesh;
+  if (stages > 1) // the outermost axis: stages have the fastest links
+    whole.insert(whole.begin(), {"pipe", stages});
+  options.mesh = print(whole);
   options.stageAxis.clear();
   SmallVector<StringAttr> axes;
   for (const AxisSpec &axis : mesh) {
@@ -64,71 +68,112 @@ static std::optional<double> boundOn(const MeshSpec &mesh, ModuleOp module,
 }
 
 namespace {
-/// The least bound over all finest meshes, or the reason why there is none.
-struct Certificate {
-  std::optional<double> seconds;
-  std::string fault;
+/// Bounds by the search, on all finest meshes.
+class Certifier {
+public:
+  Certifier(ModuleOp module, int64_t devices, const BoundRequest &request)
+      : devices(devices), request(request) {
+    isOff = !request.certifies || devices == 1;
+    if (isOff)
+      return;
+    if (request.mostAxes > kCertifiedAxes) {
+      give(llvm::formatv("meshes of {0} axes are too many to search", request.mostAxes));
+      return;
+    }
+    // The model's annotations name axes of their own mesh.
+    free = module.clone();
+    (*free)->removeAttr(kAnnotations);
+  }
+
+  /// Seconds that no plan goes below which has this many stages and no micro-batches, without
+  /// transfers between stages. 0 if there are no searches.
+  double bound(int64_t stages) {
+    if (isOff || stages == devices) // one device splits nothing
+      return 0;
+    auto [entry, isNew] = known.try_emplace(stages, std::numeric_limits<double>::infinity());
+    if (!isNew)
+      return entry->second;
+    for (const MeshSpec &mesh : listFinestMeshes(devices / stages, kCertifiedAxes)) {
+      std::optional<double> seconds;
+      if (!isOver())
+        seconds = boundOn(mesh, stages, *free, request.isOver);
+      if (!seconds) {
+        give(isOver() ? "planning ended before the searches did"
+                      : "mesh " + print(mesh) + " cannot be searched");
+        return 0;
+      }
+      entry->second = std::min(entry->second, *seconds);
+    }
+    return entry->second;
+  }
+
+  /// Gives the searches up, for this reason.
+  void give(std::string reason) {
+    isOff = true;
+    fault = std::move(reason);
+  }
+
+  bool isCertified() const { return !isOff; }
+  const std::string &getFault() const { return fault; }
+
+private:
+  bool isOver() const { return request.isOver && request.isOver(); }
+
+  OwningOpRef<ModuleOp> free; ///< the program without pins
+  int64_t devices;
+  const BoundRequest &request;
+  std::map<int64_t, double> known; ///< by number of stages
+  bool isOff = false;
+  std::string fault; ///< why the searches were given up
 };
 } // namespace
 
-static Certificate certify(ModuleOp module, int64_t devices, const BoundRequest &request) {
-  if (request.mostAxes > kCertifiedAxes)
-    return {{}, llvm::formatv("meshes of {0} axes are too many to search", request.mostAxes).str()};
-  // The model's annotations name axes of their own mesh.
-  OwningOpRef<ModuleOp> free = module.clone();
-  (*free)->removeAttr(kAnnotations);
-  double least = std::numeric_limits<double>::infinity();
-  for (const MeshSpec &mesh : listFinestMeshes(devices, kCertifiedAxes)) {
-    bool isOver = request.isOver && request.isOver();
-    std::optional<double> seconds = isOver ? std::nullopt : boundOn(mesh, *free, request.isOver);
-    if (!seconds)
-      return {{},
-              isOver || (request.isOver && request.isOver())
-                  ? "planning ended before the searches did"
-                  : "mesh " + print(mesh) + " cannot be searched"};
-    least = std::min(least, *seconds);
-  }
-  return {least, ""};
-}
-
 /// What the bound covers and how it was computed.
 static std::string describeScope(int64_t devices, const BoundRequest &request,
-                                 const Certificate &searched) {
+                                 const Certifier &certifier) {
   std::string text = llvm::formatv("all meshes of {0} devices", devices);
-  if (searched.seconds && countPrimes(devices) > kCertifiedAxes)
+  if (certifier.isCertified() && countPrimes(devices) > kCertifiedAxes)
     text += llvm::formatv(" with up to {0} axes", kCertifiedAxes);
   text += ", all splits, storages, stages and micro-batches";
   if (request.isPinned)
     text += ", with what is pinned and without";
-  if (searched.seconds)
-    return text + "; without stages as the search prices work and messages, with stages by work "
-                  "alone";
+  if (certifier.isCertified())
+    return text + "; as the search prices work and messages, with micro-batches by work alone";
   return text + "; by work alone, without messages" +
-         (searched.fault.empty() ? "" : ": " + searched.fault);
+         (certifier.getFault().empty() ? "" : ": " + certifier.getFault());
 }
 
 PlanBound gridloom::boundPlans(ModuleOp module, const cluster::Machine &machine, int64_t devices,
                                const BoundRequest &request) {
-  double unstaged = std::numeric_limits<double>::infinity(), staged = unstaged;
-  auto add = [&](OwningOpRef<ModuleOp> program) {
-    if (!program)
-      return;
-    WorkBound work(*program, machine);
-    unstaged = std::min(unstaged, work.getSeconds(devices));
-    staged = std::min(staged, work.getStagedSeconds(devices, kFarAbove * request.seconds));
-  };
   // Plans that only split the batch keep packed weights; others take them apart.
-  add(prepare(module, [](OpPassManager &pm) { pm.addPass(createCloneConstants()); }));
-  add(prepare(module, [](OpPassManager &pm) {
+  OwningOpRef<ModuleOp> packed =
+      prepare(module, [](OpPassManager &pm) { pm.addPass(createCloneConstants()); });
+  OwningOpRef<ModuleOp> apart = prepare(module, [](OpPassManager &pm) {
     pm.addPass(createCloneConstants());
     pm.addPass(createUnpackWeights());
     pm.addPass(createHoistPrologue());
-  }));
-  Certificate searched;
-  if (request.certifies && devices > 1)
-    searched = certify(module, devices, request);
-  auto bound = [&] { return std::min(std::max(unstaged, searched.seconds.value_or(0)), staged); };
-  if (searched.seconds && bound() > request.seconds * (1 + kRounding))
-    searched = {{}, "a plan takes less than the searches say"};
-  return {bound(), describeScope(devices, request, searched)};
+  });
+  std::vector<WorkBound> works;
+  for (OwningOpRef<ModuleOp> *program : {&packed, &apart})
+    if (*program)
+      works.emplace_back(**program, machine);
+  Certifier certifier(module, devices, request);
+  auto search = [&](int64_t stages) { return certifier.bound(stages); };
+  auto bound = [&] {
+    double least = std::numeric_limits<double>::infinity();
+    for (WorkBound &work : works)
+      least = std::min(least, work.getSeconds(devices));
+    least = std::max(least, search(1));
+    double most = std::min(least, kFarAbove * request.seconds);
+    for (WorkBound &work : works)
+      least = std::min(least, work.getStagedSeconds(devices, most, search));
+    return least;
+  };
+  double seconds = bound();
+  if (certifier.isCertified() && seconds > request.seconds * (1 + kRounding))
+    certifier.give("a plan takes less than the searches say");
+  // Work alone bounds all plans, or none.
+  if (!certifier.isCertified())
+    seconds = bound();
+  return {seconds, describeScope(devices, request, certifier)};
 }

@@ -31,7 +31,7 @@ inline constexpr size_t kCertifiedAxes = 3;
 /// What is known about the plans, and how closely to bound them.
 struct BoundRequest {
   double seconds = 0;     ///< the least sum of a known plan
-  bool certifies = false; ///< bound plans without stages by the search, too
+  bool certifies = false; ///< bound plans without micro-batches by the search, too
   size_t mostAxes = 0;    ///< most axes that a candidate splits over, without the pipeline's
   bool isPinned = false;  ///< the user or the model pins splits of some values
   /// Whether time to certify is over. May be null.

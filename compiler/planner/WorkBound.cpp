@@ -233,11 +233,14 @@ double WorkBound::getTransferSeconds(const Program &program, int64_t stages) con
   return machine.levels.empty() ? 0 : 2 * transfers * (cluster::getStartSeconds(machine) + latency);
 }
 
-/// The least over all numbers of micro-batches. Each micro-batch launches every operation.
-double WorkBound::getStagedSeconds(const Program &program, int64_t devices, int64_t stages,
-                                   double most) {
+/// The least over all numbers of micro-batches above one. Each micro-batch launches every
+/// operation.
+double WorkBound::getCutSeconds(const Program &program, int64_t devices, int64_t stages,
+                                double most) {
   double least = most;
   for (int64_t count : listDivisors(program.batch)) {
+    if (count == 1)
+      continue;
     double times = 1 + static_cast<double>(count - 1) / static_cast<double>(stages);
     if (times * program.launches >= least)
       break;
@@ -247,15 +250,27 @@ double WorkBound::getStagedSeconds(const Program &program, int64_t devices, int6
   return least;
 }
 
-double WorkBound::getStagedSeconds(int64_t devices, double most) {
+double WorkBound::getStagedSeconds(int64_t devices, double most,
+                                   llvm::function_ref<double(int64_t stages)> getSearched) {
   double least = most;
   for (int64_t stages = 2; stages <= devices; ++stages) {
     if (devices % stages)
       continue;
-    double seconds = 0;
-    for (const Program &program : programs)
-      seconds += getStagedSeconds(program, devices, stages, most);
-    least = std::min(least, seconds);
+    // `whole` if no program has micro-batches; `any` if each program may have them; `extra` is what
+    // it costs to cut a program that takes less whole.
+    double whole = 0, any = 0, transfers = 0, extra = std::numeric_limits<double>::infinity();
+    for (const Program &program : programs) {
+      double transfer = getTransferSeconds(program, stages),
+             alone = getSeconds(program, devices / stages, 1) + transfer,
+             cut = getCutSeconds(program, devices, stages, most);
+      whole += alone;
+      transfers += transfer;
+      any += std::min(alone, cut);
+      extra = std::min(extra, std::max(0.0, cut - alone));
+    }
+    if (getSearched && whole < std::min(any + extra, least))
+      whole = std::max(whole, getSearched(stages) + transfers);
+    least = std::min({least, whole, any + extra});
   }
   return least;
 }

@@ -41,8 +41,10 @@ public:
   double getSeconds(int64_t devices);
   /// The same for plans with two or more stages of equally many devices, for any number of stages
   /// and any number of micro-batches that divides the batch. Bounds from `most` on are not
-  /// computed: returns at most that.
-  double getStagedSeconds(int64_t devices, double most);
+  /// computed: returns at most that. `getSearched`, if given, returns another bound in seconds for
+  /// this number of stages without micro-batches and transfers; the larger one counts.
+  double getStagedSeconds(int64_t devices, double most,
+                          llvm::function_ref<double(int64_t stages)> getSearched = {});
 
 private:
   /// Operations that take the same time.
@@ -62,7 +64,7 @@ private:
   double getTransferSeconds(const Program &program, int64_t stages) const;
   double getSeconds(const Program &program, int64_t devices, int64_t microbatches);
   double getSeconds(const Kind &kind, int64_t devices, int64_t microbatches);
-  double getStagedSeconds(const Program &program, int64_t devices, int64_t stages, double most);
+  double getCutSeconds(const Program &program, int64_t devices, int64_t stages, double most);
 
   const cluster::Machine &machine;
   std::vector<Program> programs;
