@@ -156,15 +156,15 @@ struct SpreadMatrix {
 };
 } // namespace
 
-/// Whether to copy an operand of `k` rows first. The library reads some columns of all rows in
-/// turn. If rows are a multiple of 2 KiB apart, the cache has room for few of them, and the product
-/// can take twice as long. With small results a copy takes longer than that; for large ones the
-/// library makes its own, and so it does on AVX-512.
+/// Whether to copy an operand of `k` rows first. On AVX2 the library reads some columns of all rows
+/// in turn. If rows are a multiple of 2 KiB apart, the cache has room for few of them, and the
+/// product can take twice as long. With small results a copy takes longer than that, and for large
+/// ones the library makes its own. On AVX-512 it considers how far rows are apart.
 static bool isBetterSpread(int64_t ld, int64_t rows, int64_t columns, int64_t k) {
   constexpr int64_t step = 512, shortest = 64, fewest = 32, most = 512, largest = 4 << 20;
-  static const bool hasOwnCopies = getCpuLevel() == "x86-64-v4";
+  static const bool isAvx2 = getCpuLevel() == "x86-64-v3";
   int64_t smaller = std::min(rows, columns), larger = std::max(rows, columns);
-  return !hasOwnCopies && ld % step == 0 && k >= shortest && smaller >= fewest && smaller <= most &&
+  return isAvx2 && ld % step == 0 && k >= shortest && smaller >= fewest && smaller <= most &&
          k * larger <= largest;
 }
 
@@ -183,7 +183,6 @@ static BlasMatrix spreadRows(BlasMatrix matrix, int64_t rows, int64_t columns, u
   return {spread.values.data(), ld};
 }
 
-/// The operands of a part of the product; `call` numbers the calls.
 std::pair<BlasMatrix, BlasMatrix> CpuMatmul::spreadOperands(BlasMatrix lhs, BlasMatrix rhs,
                                                             int64_t rows, int64_t columns,
                                                             uint64_t call) const {

@@ -61,6 +61,7 @@ private:
   bool isBetterSwapped(int64_t rows, int64_t columns) const;
   void runSgemmPart(MatmulPointers<float> pointers, int64_t rowBegin, int64_t rowEnd,
                     int64_t columnBegin, int64_t columnEnd, uint64_t call) const;
+  /// The operands of a part of the product, copied where that is faster. `call` numbers the calls.
   std::pair<BlasMatrix, BlasMatrix> spreadOperands(BlasMatrix lhs, BlasMatrix rhs, int64_t rows,
                                                    int64_t columns, uint64_t call) const;
   template <typename Narrow>
