@@ -153,24 +153,21 @@ struct Windows {
 } // namespace
 
 /// The transpose of loom.window: adds each element of the windows to its place in a tensor of
-/// `shape`.
-static Term overlapAdd(Term x, ArrayRef<int64_t> shape, const Windows &windows) {
+/// `shape`. `get` returns an element, by its place in the window, for all windows.
+static Term overlapAdd(ArrayRef<int64_t> shape, const Windows &windows,
+                       llvm::function_ref<Term(ArrayRef<int64_t>, int64_t)> get) {
   auto rank = static_cast<int64_t>(shape.size());
   SmallVector<int64_t> offset(windows.dims.size(), 0);
   std::optional<Term> sum;
   for (int64_t n = 0; n < windows.countElements(); ++n) {
-    SmallVector<int64_t> starts(rank, 0), limits(x.getShape());
-    llvm::append_range(starts, offset);
+    Term part = get(offset, n);
     SmallVector<int64_t> low(rank, 0), high(rank, 0), interior(rank, 0);
     for (auto [i, dim] : llvm::enumerate(windows.dims)) {
-      limits[rank + static_cast<int64_t>(i)] = offset[i] + 1;
-      int64_t positions = x.getShape()[dim];
+      int64_t positions = part.getShape()[dim];
       low[dim] = offset[i] * windows.dilations[i];
       high[dim] = shape[dim] - low[dim] - ((positions - 1) * windows.strides[i] + 1);
       interior[dim] = windows.strides[i] - 1;
     }
-    SmallVector<int64_t> ones(x.getRank(), 1);
-    Term part = x.slice(starts, limits, ones).reshape(x.getShape().take_front(rank));
     part = part.pad(low, high, interior);
     sum = sum ? *sum + part : part;
     for (auto i = static_cast<int64_t>(offset.size()) - 1; i >= 0; --i) {
@@ -183,9 +180,20 @@ static Term overlapAdd(Term x, ArrayRef<int64_t> shape, const Windows &windows) 
 }
 
 static void pullBackWindow(loom::WindowOp op, Term ct, Adjoints &to) {
+  auto getElement = [&](ArrayRef<int64_t> offset, int64_t) {
+    auto rank = static_cast<int64_t>(ct.getShape().size() - offset.size());
+    SmallVector<int64_t> starts(rank, 0), limits(ct.getShape().take_front(rank)),
+        ones(ct.getRank(), 1);
+    for (int64_t place : offset) {
+      starts.push_back(place);
+      limits.push_back(place + 1);
+    }
+    return ct.slice(starts, limits, ones).reshape(ct.getShape().take_front(rank));
+  };
   to.add(op.getInput(), [&] {
-    return overlapAdd(ct, shapeOf(op.getInput()),
-                      {op.getDims(), op.getSizes(), op.getStrides(), op.getDilations()});
+    return overlapAdd(shapeOf(op.getInput()),
+                      {op.getDims(), op.getSizes(), op.getStrides(), op.getDilations()},
+                      getElement);
   });
 }
 
@@ -241,9 +249,10 @@ static Term pullBackExtrema(loom::ReduceWindowOp op, Term x, Term ct) {
   Type i64 = IntegerType::get(op.getContext(), 64);
   Term first = x.emit<loom::ArgReduceOp>(ct.getType().clone(i64), all.reshape(flat), op.getKind(),
                                          last, /*last=*/false);
-  Term wins = x.iota(flat, last).compare(Direction::EQ, first.repeat(flat, {last}));
-  Term share = ct.repeat(flat, {last}).where(wins).reshape(shape);
-  Term sum = overlapAdd(share, padded, windows);
+  // For one element after another: a tensor of all windows would be written, and read many times.
+  Term sum = overlapAdd(padded, windows, [&](ArrayRef<int64_t>, int64_t n) {
+    return ct.where(first.compare(Direction::EQ, static_cast<double>(n)));
+  });
   SmallVector<int64_t> limits, ones(x.getRank(), 1);
   for (auto [start, size] : llvm::zip_equal(low, x.getShape()))
     limits.push_back(start + size);

@@ -385,6 +385,15 @@ const Problem problems[] = {
     {{}, 35, 150, 35 * 16, false, true, true},
     {{}, 35, 150, 35 * 16, false, true, false, 0, false, false, true},
     {{}, 31, 150, 600, false, true},
+    // Operands with rows a multiple of 2 KiB apart, which are copied: of one matrix, of each image,
+    // shared by images, both, and with padding.
+    {{}, 512, 40, 66, true},
+    {{3}, 512, 33, 64, true, false, false, 0, true},
+    {{2}, 512, 33, 64, true},
+    {{}, 36, 1024, 64, false, false, false, 0, false, false, true},
+    {{2}, 36, 512, 64, false, false, false, 0, false, true, false, 0.5},
+    {{}, 512, 512, 64, true},
+    {{}, 500, 40, 66, true, false, false, 12},
 };
 
 class CpuMatmulTest : public testing::TestWithParam<Problem> {};
@@ -403,6 +412,22 @@ TEST_P(CpuMatmulTest, EqualsTheLoop) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Problems, CpuMatmulTest, testing::ValuesIn(problems));
+
+/// A copy of an operand lasts for one call only.
+TEST(CpuMatmulTest, ReadsOperandsAnew) {
+  constexpr int64_t m = 512, n = 32, k = 64;
+  std::vector<float> a(m * k, 1), b(k * n, 1), c(m * n);
+  int64_t sizes[] = {m, n, k}, lhs[] = {1, m}, rhs[] = {n, 1}, out[] = {n, 1};
+  auto device = createCpuDevice(1);
+  auto stream = device->createStream(StreamKind::Compute, "compute");
+  auto plan = device->createMatmul({DataType::F32, sizes, lhs, rhs, out});
+  for (float value : {1.0f, 2.0f}) {
+    std::fill(a.begin(), a.end(), value);
+    device->matmul(*stream, *plan, {a.data(), b.data()}, c.data());
+    stream->synchronize();
+    EXPECT_EQ(c, std::vector<float>(m * n, value * k));
+  }
+}
 
 /// Heads in the layout of a fused QKV projection: batch strides are smaller than row strides.
 TEST(CpuMatmulTest, BatchesMayInterleave) {

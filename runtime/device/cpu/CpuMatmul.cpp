@@ -6,6 +6,7 @@
 #include "runtime/device/cpu/CpuMatmul.h"
 
 #include "runtime/core/Error.h"
+#include "runtime/device/cpu/CpuLevel.h"
 #include "runtime/device/cpu/ThreadPool.h"
 #include "support/NarrowFloat.h"
 
@@ -145,8 +146,56 @@ bool CpuMatmul::isBetterSwapped(int64_t rows, int64_t columns) const {
          rows < columns && k >= longSums * rows;
 }
 
+namespace {
+/// A thread's copy of a matrix with gaps between its rows. Tasks of one call share it.
+struct SpreadMatrix {
+  const float *from = nullptr;
+  uint64_t call = 0;
+  int64_t columns = 0;
+  std::vector<float> values;
+};
+} // namespace
+
+/// Whether to copy an operand of `k` rows first. On AVX2 the library reads some columns of all rows
+/// in turn. If rows are a multiple of 2 KiB apart, the cache has room for few of them, and the
+/// product can take twice as long. With small results a copy takes longer than that, and for large
+/// ones the library makes its own. On AVX-512 it considers how far rows are apart.
+static bool isBetterSpread(int64_t ld, int64_t rows, int64_t columns, int64_t k) {
+  constexpr int64_t step = 512, shortest = 64, fewest = 32, most = 512, largest = 4 << 20;
+  static const bool isAvx2 = getCpuLevel() == "x86-64-v3";
+  int64_t smaller = std::min(rows, columns), larger = std::max(rows, columns);
+  return isAvx2 && ld % step == 0 && k >= shortest && smaller >= fewest && smaller <= most &&
+         k * larger <= largest;
+}
+
+static BlasMatrix spreadRows(BlasMatrix matrix, int64_t rows, int64_t columns, uint64_t call,
+                             SpreadMatrix &spread) {
+  constexpr int64_t gap = 16; // a cache line
+  int64_t ld = columns + gap;
+  if (spread.call != call || spread.from != matrix.data || spread.columns != columns) {
+    spread.from = matrix.data;
+    spread.call = call;
+    spread.columns = columns;
+    spread.values.resize(std::max(spread.values.size(), size_t(rows * ld)));
+    for (int64_t i = 0; i < rows; ++i)
+      std::copy_n(matrix.data + i * matrix.ld, columns, spread.values.data() + i * ld);
+  }
+  return {spread.values.data(), ld};
+}
+
+std::pair<BlasMatrix, BlasMatrix> CpuMatmul::spreadOperands(BlasMatrix lhs, BlasMatrix rhs,
+                                                            int64_t rows, int64_t columns,
+                                                            uint64_t call) const {
+  thread_local SpreadMatrix spreadLhs, spreadRhs;
+  if (lhsBlas.transposed && isBetterSpread(lhs.ld, rows, columns, k))
+    lhs = spreadRows(lhs, k, rows, call, spreadLhs);
+  if (!rhsBlas.transposed && isBetterSpread(rhs.ld, rows, columns, k))
+    rhs = spreadRows(rhs, k, columns, call, spreadRhs);
+  return {lhs, rhs};
+}
+
 void CpuMatmul::runSgemmPart(MatmulPointers<float> pointers, int64_t rowBegin, int64_t rowEnd,
-                             int64_t columnBegin, int64_t columnEnd) const {
+                             int64_t columnBegin, int64_t columnEnd, uint64_t call) const {
   int64_t rows = rowEnd - rowBegin, columns = columnEnd - columnBegin;
   int64_t first = rowBegin * outStrides[0] + columnBegin * outStrides[1];
   const float *lhs = pointers.lhs + rowBegin * lhsStrides[0];
@@ -169,10 +218,11 @@ void CpuMatmul::runSgemmPart(MatmulPointers<float> pointers, int64_t rowBegin, i
     status = dnnl_sgemm('N', 'T', columns, rows, k, float(alpha), rhs, rhsBlas.ld, lhs, lhsBlas.ld,
                         0, scratch.data(), rows);
     transpose(scratch.data(), rows, out, outBlas.ld, rows, columns);
-  } else if (!outBlas.transposed)
-    status = dnnl_sgemm(lhsFlag, rhsFlag, rows, columns, k, float(alpha), lhs, lhsBlas.ld, rhs,
-                        rhsBlas.ld, beta, out, outBlas.ld);
-  else // out' = rhs' lhs'
+  } else if (!outBlas.transposed) {
+    auto [left, right] = spreadOperands({lhs, lhsBlas.ld}, {rhs, rhsBlas.ld}, rows, columns, call);
+    status = dnnl_sgemm(lhsFlag, rhsFlag, rows, columns, k, float(alpha), left.data, left.ld,
+                        right.data, right.ld, beta, out, outBlas.ld);
+  } else // out' = rhs' lhs'
     status =
         dnnl_sgemm(rhsBlas.transposed ? 'N' : 'T', lhsBlas.transposed ? 'N' : 'T', columns, rows, k,
                    float(alpha), rhs, rhsBlas.ld, lhs, lhsBlas.ld, beta, out, outBlas.ld);
@@ -193,6 +243,8 @@ void CpuMatmul::runSgemm(ThreadPool &pool, const MatmulPointers<float> &pointers
   int64_t part = ((extent + wanted - 1) / wanted + tile - 1) / tile * tile;
   int64_t parts = (extent + part - 1) / part;
 
+  static std::atomic<uint64_t> calls = 0;
+  uint64_t call = ++calls;
   std::mutex mutex;
   std::exception_ptr failure;
   pool.parallelFor(numBatches * parts, [&](int64_t task) {
@@ -202,7 +254,8 @@ void CpuMatmul::runSgemm(ThreadPool &pool, const MatmulPointers<float> &pointers
       runSgemmPart({pointers.lhs + offsets.lhs, pointers.rhs + offsets.rhs, pointers.bias,
                     pointers.residual ? pointers.residual + offsets.out : nullptr,
                     pointers.out + offsets.out},
-                   byRows ? begin : 0, byRows ? end : m, byRows ? 0 : begin, byRows ? n : end);
+                   byRows ? begin : 0, byRows ? end : m, byRows ? 0 : begin, byRows ? n : end,
+                   call);
     } catch (...) {
       std::lock_guard lock(mutex);
       failure = std::current_exception();

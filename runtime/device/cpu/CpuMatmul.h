@@ -15,6 +15,7 @@
 #include "runtime/device/Device.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gridloom::rt {
@@ -25,6 +26,12 @@ class ThreadPool;
 struct BlasOperand {
   bool transposed = false;
   int64_t ld = 1;
+};
+
+/// A matrix as BLAS reads it.
+struct BlasMatrix {
+  const float *data;
+  int64_t ld;
 };
 
 /// Buffers for 16-bit floats converted to f32; shared by calls that run one after another.
@@ -53,7 +60,10 @@ private:
   void runSgemm(ThreadPool &pool, const MatmulPointers<float> &pointers) const;
   bool isBetterSwapped(int64_t rows, int64_t columns) const;
   void runSgemmPart(MatmulPointers<float> pointers, int64_t rowBegin, int64_t rowEnd,
-                    int64_t columnBegin, int64_t columnEnd) const;
+                    int64_t columnBegin, int64_t columnEnd, uint64_t call) const;
+  /// The operands of a part of the product, copied where that is faster. `call` numbers the calls.
+  std::pair<BlasMatrix, BlasMatrix> spreadOperands(BlasMatrix lhs, BlasMatrix rhs, int64_t rows,
+                                                   int64_t columns, uint64_t call) const;
   template <typename Narrow>
   void runNarrow(ThreadPool &pool, MatmulScratch &scratch, const MatmulOperands &operands,
                  void *out) const;
