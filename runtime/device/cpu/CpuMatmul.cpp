@@ -161,7 +161,7 @@ struct SpreadMatrix {
 /// product can take twice as long. With small results a copy takes longer than that, and for large
 /// ones the library makes its own. On AVX-512 it considers how far rows are apart.
 static bool isBetterSpread(int64_t ld, int64_t rows, int64_t columns, int64_t k) {
-  constexpr int64_t step = 512, shortest = 64, fewest = 32, most = 512, largest = 4 << 20;
+  constexpr int64_t step = 512, shortest = 64, fewest = 32, most = 512, largest = 2 << 20;
   static const bool isAvx2 = getCpuLevel() == "x86-64-v3";
   int64_t smaller = std::min(rows, columns), larger = std::max(rows, columns);
   return isAvx2 && ld % step == 0 && k >= shortest && smaller >= fewest && smaller <= most &&
