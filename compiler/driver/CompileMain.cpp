@@ -252,10 +252,11 @@ static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
                   "as many as it takes")
       ->type_name("N")
       ->check(CLI::Range(int64_t(1), std::numeric_limits<int64_t>::max()).description(""));
-  verb.add_flag("--certify", options.certifies,
-                "also bound plans without micro-batches by a search on every mesh of up to 3 axes, which "
-                "takes a second and more for each: the report says how far from the least the "
-                "plan can be at most; the choice is the same");
+  verb.add_flag(
+      "--certify", options.certifies,
+      "also bound plans without micro-batches by a search on every mesh of up to 3 axes, which "
+      "takes a second and more for each: the report says how far from the least the "
+      "plan can be at most; the choice is the same");
   verb.add_option("--jobs", options.jobs,
                   "threads that weigh candidates, which the choice does not depend on; default: as "
                   "many as the machine has, at most 4")
