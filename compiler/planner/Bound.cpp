@@ -46,7 +46,7 @@ static std::optional<double> boundOn(const MeshSpec &mesh, int64_t stages, Modul
                                      const std::function<bool()> &isOver) {
   ShardOptions options;
   MeshSpec whole = mesh;
-  if (stages > 1) // the outermost axis: stages have the fastest links
+  if (stages > 1) // outermost, so that the axes within a stage have the fastest links
     whole.insert(whole.begin(), {"pipe", stages});
   options.mesh = print(whole);
   options.stageAxis.clear();
@@ -77,29 +77,34 @@ public:
     if (isOff)
       return;
     if (request.mostAxes > kCertifiedAxes) {
-      give(llvm::formatv("meshes of {0} axes are too many to search", request.mostAxes));
+      giveUp(llvm::formatv("meshes of {0} axes are too many to search", request.mostAxes));
       return;
     }
     // The model's annotations name axes of their own mesh.
-    free = module.clone();
-    (*free)->removeAttr(kAnnotations);
+    unpinned = module.clone();
+    (*unpinned)->removeAttr(kAnnotations);
   }
 
   /// Seconds that no plan goes below which has this many stages and no micro-batches, without
   /// transfers between stages. 0 if there are no searches.
   double bound(int64_t stages) {
-    if (isOff || stages == devices) // one device splits nothing
+    if (isOff || stages == devices || (stages > 1 && !searchesStages)) // one device splits nothing
       return 0;
+    // Then a mesh of all devices has all axes of a stage's mesh, and may leave the others unused.
+    if (countPrimes(devices) <= kCertifiedAxes)
+      stages = 1;
     auto [entry, isNew] = known.try_emplace(stages, std::numeric_limits<double>::infinity());
     if (!isNew)
       return entry->second;
     for (const MeshSpec &mesh : listFinestMeshes(devices / stages, kCertifiedAxes)) {
       std::optional<double> seconds;
       if (!isOver())
-        seconds = boundOn(mesh, stages, *free, request.isOver);
+        seconds = boundOn(mesh, stages, *unpinned, request.isOver);
       if (!seconds) {
-        give(isOver() ? "planning ended before the searches did"
-                      : "mesh " + print(mesh) + " cannot be searched");
+        searchesStages = false;
+        if (stages == 1)
+          giveUp(isOver() ? "planning ended before the searches did"
+                          : "mesh " + print(mesh) + " cannot be searched");
         return 0;
       }
       entry->second = std::min(entry->second, *seconds);
@@ -107,23 +112,25 @@ public:
     return entry->second;
   }
 
-  /// Gives the searches up, for this reason.
-  void give(std::string reason) {
+  /// Ends the searches, for this reason.
+  void giveUp(std::string reason) {
     isOff = true;
     fault = std::move(reason);
   }
 
-  bool isCertified() const { return !isOff; }
+  bool isSearching() const { return !isOff; }
+  /// Whether all plans with stages that may matter were searched, too.
+  bool hasStages() const { return searchesStages; }
   const std::string &getFault() const { return fault; }
 
 private:
   bool isOver() const { return request.isOver && request.isOver(); }
 
-  OwningOpRef<ModuleOp> free; ///< the program without pins
+  OwningOpRef<ModuleOp> unpinned; ///< the program without pins
   int64_t devices;
   const BoundRequest &request;
   std::map<int64_t, double> known; ///< by number of stages
-  bool isOff = false;
+  bool isOff = false, searchesStages = true;
   std::string fault; ///< why the searches were given up
 };
 } // namespace
@@ -132,13 +139,14 @@ private:
 static std::string describeScope(int64_t devices, const BoundRequest &request,
                                  const Certifier &certifier) {
   std::string text = llvm::formatv("all meshes of {0} devices", devices);
-  if (certifier.isCertified() && countPrimes(devices) > kCertifiedAxes)
+  if (certifier.isSearching() && countPrimes(devices) > kCertifiedAxes)
     text += llvm::formatv(" with up to {0} axes", kCertifiedAxes);
   text += ", all splits, storages, stages and micro-batches";
   if (request.isPinned)
     text += ", with what is pinned and without";
-  if (certifier.isCertified())
-    return text + "; as the search prices work and messages, with micro-batches by work alone";
+  if (certifier.isSearching())
+    return text + "; as the search prices work and messages, with " +
+           (certifier.hasStages() ? "" : "stages or ") + "micro-batches by work alone";
   return text + "; by work alone, without messages" +
          (certifier.getFault().empty() ? "" : ": " + certifier.getFault());
 }
@@ -170,10 +178,10 @@ PlanBound gridloom::boundPlans(ModuleOp module, const cluster::Machine &machine,
     return least;
   };
   double seconds = bound();
-  if (certifier.isCertified() && seconds > request.seconds * (1 + kRounding))
-    certifier.give("a plan takes less than the searches say");
-  // Work alone bounds all plans, or none.
-  if (!certifier.isCertified())
+  if (certifier.isSearching() && seconds > request.seconds * (1 + kRounding))
+    certifier.giveUp("a plan takes less than the searches say");
+  // Then the bound is by work alone, as the scope says.
+  if (!certifier.isSearching())
     seconds = bound();
   return {seconds, describeScope(devices, request, certifier)};
 }

@@ -56,27 +56,23 @@ static StageCost costStage(func::FuncOp func, const Mesh &mesh) {
   });
   auto visit = [&](Operation *op, double times) {
     if (loom::isControl(op))
-      return WalkResult::advance();
-    if (auto start = dyn_cast<StartOp>(op)) {
-      cost.seconds += times * loom::getCommunicationSeconds(start, mesh);
-      return WalkResult::skip();
-    }
-    if (isCommunication(op)) {
+      return;
+    if (isa<StartOp>(op->getParentOp())) // a group's time includes its members'
+      return;
+    if (isCommunication(op) || isa<StartOp>(op)) {
       cost.seconds += times * loom::getCommunicationSeconds(op, mesh);
-      return WalkResult::advance();
+      return;
     }
     if (auto weight = dyn_cast<loom::GetWeightOp>(op)) {
       Attribute sharding = weight.getSharding() ? *weight.getSharding() : Attribute();
       if (weights.insert({weight.getNameAttr(), sharding}).second)
         cost.leastBytes += loom::getByteSize(weight.getType());
-      return WalkResult::advance();
+      return;
     }
     cost.seconds += times * loom::getComputeSeconds(op, mesh.getMachine());
-    return WalkResult::advance();
   };
   for (func::FuncOp function : functions)
-    function.walk<WalkOrder::PreOrder>(
-        [&](Operation *op) { return visit(op, runs.lookup(function)); });
+    function.walk([&](Operation *op) { visit(op, runs.lookup(function)); });
   return cost;
 }
 

@@ -533,7 +533,7 @@ static LogicalResult limitToTraining(ModuleOp module, const StrategyRequest &req
 }
 
 /// Keeps the candidates that support --zero, and sets it on them.
-static LogicalResult splitStates(ModuleOp module, const StrategyRequest &request,
+static LogicalResult splitStates(ModuleOp module, const StrategyRequest &request, int64_t devices,
                                  std::vector<Candidate> &candidates) {
   if (!request.zero || request.file)
     return success();
@@ -544,14 +544,18 @@ static LogicalResult splitStates(ModuleOp module, const StrategyRequest &request
   }
   if (!candidates.empty())
     return success();
+  InFlightDiagnostic error = module.emitError("--zero ")
+                             << request.zero
+                             << " splits states over the axes of data parallelism, and ";
+  if (devices == 1)
+    return error << "the program is for one device; give it a mesh with an axis data, e.g. --mesh "
+                    "data=2";
+  error << "the strategy '" << request.strategy << "' on ";
   if (request.mesh.empty())
-    return module.emitError("--zero ")
-           << request.zero << " splits states over the axes of data parallelism, and the program "
-           << "is for one device; give it a mesh with an axis data, e.g. --mesh data=2";
-  return module.emitError("--zero ")
-         << request.zero << " splits states over the axes of data parallelism, and the strategy '"
-         << request.strategy << "' on mesh '" << request.mesh
-         << "' has none; name an axis data, e.g. --mesh data=2";
+    error << devices << " devices";
+  else
+    error << "mesh '" << request.mesh << "'";
+  return error << " has none; name an axis data, e.g. --mesh data=2";
 }
 
 /// The machine of the mesh: the first devices of the request's cluster, or hosts of `kind`.
@@ -622,7 +626,7 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
   if (count > 1 && (request.strategy == "auto" || request.strategy == "search"))
     llvm::append_range(choice.candidates, makeFreeSearches(module, choice.machine, count, request));
   if (failed(limitToTraining(module, request, choice.candidates)) ||
-      failed(splitStates(module, request, choice.candidates)))
+      failed(splitStates(module, request, devices, choice.candidates)))
     return failure();
   choice.memoryLimit = request.memoryLimit;
   if (!choice.memoryLimit && (request.cluster || choice.candidates.size() > 1))

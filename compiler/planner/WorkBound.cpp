@@ -235,8 +235,8 @@ double WorkBound::getTransferSeconds(const Program &program, int64_t stages) con
 
 /// The least over all numbers of micro-batches above one. Each micro-batch launches every
 /// operation.
-double WorkBound::getCutSeconds(const Program &program, int64_t devices, int64_t stages,
-                                double most) {
+double WorkBound::getMicroBatchedSeconds(const Program &program, int64_t devices, int64_t stages,
+                                         double most) {
   double least = most;
   for (int64_t count : listDivisors(program.batch)) {
     if (count == 1)
@@ -256,21 +256,21 @@ double WorkBound::getStagedSeconds(int64_t devices, double most,
   for (int64_t stages = 2; stages <= devices; ++stages) {
     if (devices % stages)
       continue;
-    // `whole` if no program has micro-batches; `any` if each program may have them; `extra` is what
-    // it costs to cut a program that takes less whole.
-    double whole = 0, any = 0, transfers = 0, extra = std::numeric_limits<double>::infinity();
+    // If no program has micro-batches, and if at least one has.
+    double whole = 0, mixed = 0, transfers = 0, extra = std::numeric_limits<double>::infinity();
     for (const Program &program : programs) {
       double transfer = getTransferSeconds(program, stages),
              alone = getSeconds(program, devices / stages, 1) + transfer,
-             cut = getCutSeconds(program, devices, stages, most);
+             parts = getMicroBatchedSeconds(program, devices, stages, most);
       whole += alone;
       transfers += transfer;
-      any += std::min(alone, cut);
-      extra = std::min(extra, std::max(0.0, cut - alone));
+      mixed += std::min(alone, parts);
+      extra = std::min(extra, std::max(0.0, parts - alone));
     }
-    if (getSearched && whole < std::min(any + extra, least))
+    mixed += extra;
+    if (getSearched && whole < std::min(mixed, least))
       whole = std::max(whole, getSearched(stages) + transfers);
-    least = std::min({least, whole, any + extra});
+    least = std::min({least, whole, mixed});
   }
   return least;
 }

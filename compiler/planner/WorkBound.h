@@ -27,6 +27,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 
 #include <map>
 
@@ -42,7 +43,8 @@ public:
   /// The same for plans with two or more stages of equally many devices, for any number of stages
   /// and any number of micro-batches that divides the batch. Bounds from `most` on are not
   /// computed: returns at most that. `getSearched`, if given, returns another bound in seconds for
-  /// this number of stages without micro-batches and transfers; the larger one counts.
+  /// this number of stages without micro-batches and transfers; the larger one counts. It may take
+  /// long, and is called only where it can raise the result.
   double getStagedSeconds(int64_t devices, double most,
                           llvm::function_ref<double(int64_t stages)> getSearched = {});
 
@@ -64,7 +66,8 @@ private:
   double getTransferSeconds(const Program &program, int64_t stages) const;
   double getSeconds(const Program &program, int64_t devices, int64_t microbatches);
   double getSeconds(const Kind &kind, int64_t devices, int64_t microbatches);
-  double getCutSeconds(const Program &program, int64_t devices, int64_t stages, double most);
+  double getMicroBatchedSeconds(const Program &program, int64_t devices, int64_t stages,
+                                double most);
 
   const cluster::Machine &machine;
   std::vector<Program> programs;

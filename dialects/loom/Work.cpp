@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/Work.h"
 
+#include "dialects/dist/Dist.h"
 #include "dialects/dist/Factors.h"
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/loom/Control.h"
@@ -120,7 +121,24 @@ double gridloom::loom::getComputeSeconds(Operation *op, const cluster::Machine &
   return dearest * (loop ? static_cast<double>(loop.getTrips().value_or(1)) : 1);
 }
 
+static double getGroupSeconds(dist::StartOp start, const dist::Mesh &mesh) {
+  double seconds = 0;
+  llvm::SmallMapVector<ArrayAttr, double, 1> gathered; // bytes by axes
+  for (Operation &inner : start.getBody().front().without_terminator()) {
+    if (auto gather = dyn_cast<dist::AllGatherOp>(inner))
+      gathered[gather.getAxes()] += static_cast<double>(getByteSize(gather.getOutput().getType()));
+    else
+      seconds += getCommunicationSeconds(&inner, mesh);
+  }
+  for (auto [axes, bytes] : gathered)
+    seconds += mesh.getSeconds(cluster::Collective::AllGather, bytes,
+                               llvm::to_vector(axes.getAsRange<StringAttr>()));
+  return seconds;
+}
+
 double gridloom::loom::getCommunicationSeconds(Operation *op, const dist::Mesh &mesh) {
+  if (auto start = dyn_cast<dist::StartOp>(op))
+    return getGroupSeconds(start, mesh);
   std::optional<cluster::Collective> kind = cluster::findCollective(op->getName().stripDialect());
   assert(kind && "not a collective or transfer");
   auto bytesOf = [](TypeRange types) {
@@ -136,19 +154,4 @@ double gridloom::loom::getCommunicationSeconds(Operation *op, const dist::Mesh &
     along = dist::getStageAxes(op->getParentOfType<ModuleOp>());
   return mesh.getSeconds(
       *kind, std::max(bytesOf(op->getOperandTypes()), bytesOf(op->getResultTypes())), along);
-}
-
-double gridloom::loom::getCommunicationSeconds(dist::StartOp start, const dist::Mesh &mesh) {
-  double seconds = 0;
-  llvm::SmallMapVector<ArrayAttr, double, 1> gathered; // bytes by axes
-  for (Operation &inner : start.getBody().front().without_terminator()) {
-    if (auto gather = dyn_cast<dist::AllGatherOp>(inner))
-      gathered[gather.getAxes()] += static_cast<double>(getByteSize(gather.getOutput().getType()));
-    else
-      seconds += getCommunicationSeconds(&inner, mesh);
-  }
-  for (auto [axes, bytes] : gathered)
-    seconds += mesh.getSeconds(cluster::Collective::AllGather, bytes,
-                               llvm::to_vector(axes.getAsRange<StringAttr>()));
-  return seconds;
 }

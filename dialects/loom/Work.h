@@ -6,7 +6,6 @@
 #ifndef GRIDLOOM_DIALECTS_LOOM_WORK_H
 #define GRIDLOOM_DIALECTS_LOOM_WORK_H
 
-#include "dialects/dist/Dist.h"
 #include "dialects/dist/Sharding.h"
 #include "dialects/loom/Kernels.h"
 
@@ -47,12 +46,10 @@ private:
 /// otherwise be one kernel: one more launch.
 double getLaunchSeconds(const cluster::Machine &machine);
 
-/// The time of a collective or transfer on its own; transfers cross one step of the axis of stages.
-/// A receive takes as long as its send.
+/// The time of a collective, a transfer, or a group of them that starts together, on its own.
+/// Transfers cross one step of the axis of stages; a receive takes as long as its send. The
+/// all_gathers of a group over the same axes are one message.
 double getCommunicationSeconds(mlir::Operation *op, const dist::Mesh &mesh);
-
-/// The time of what starts together. All_gathers over the same axes are one message.
-double getCommunicationSeconds(dist::StartOp start, const dist::Mesh &mesh);
 
 } // namespace gridloom::loom
 

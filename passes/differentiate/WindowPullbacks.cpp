@@ -153,7 +153,7 @@ struct Windows {
 } // namespace
 
 /// The transpose of loom.window: adds each element of the windows to its place in a tensor of
-/// `shape`. `get` returns an element, by its place in the window, for all windows.
+/// `shape`. `get(offset, n)` returns element n of all windows, which lies at `offset` in a window.
 static Term overlapAdd(ArrayRef<int64_t> shape, const Windows &windows,
                        llvm::function_ref<Term(ArrayRef<int64_t>, int64_t)> get) {
   auto rank = static_cast<int64_t>(shape.size());
@@ -249,7 +249,7 @@ static Term pullBackExtrema(loom::ReduceWindowOp op, Term x, Term ct) {
   Type i64 = IntegerType::get(op.getContext(), 64);
   Term first = x.emit<loom::ArgReduceOp>(ct.getType().clone(i64), all.reshape(flat), op.getKind(),
                                          last, /*last=*/false);
-  // For one element after another: a tensor of all windows would be written, and read many times.
+  // One element at a time: a tensor of all windows would be written, and read many times.
   Term sum = overlapAdd(padded, windows, [&](ArrayRef<int64_t>, int64_t n) {
     return ct.where(first.compare(Direction::EQ, static_cast<double>(n)));
   });

@@ -21,7 +21,7 @@ struct FuseOptions {
   bool residualEpilogues = false;
   /// The target's library for convolutions adds residuals and applies relu.
   bool convolutionEpilogues = true;
-  /// That library is faster with channels last also in f32, and reorders weights itself.
+  /// Calls of that library have channels last also in f32; it reorders weights itself.
   bool channelsLast = false;
   /// The target has kernels for products of few rows.
   bool rowProducts = false;

@@ -54,13 +54,14 @@ def test_no_candidate_is_below_the_bound(tools, tmp_path, name, cluster):
     assert [row["strategy"] for row in close["candidates"]] == [row["strategy"] for row in loose["candidates"]]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(12))
 def test_no_candidate_of_a_random_model_is_below_the_bound(tools, tmp_path, seed):
-    """Dense layers with sizes that divide and that do not, and batches for which stages may pay off."""
+    """Dense layers with sizes that divide and that do not, and batches for which stages may pay off. Of 16 devices stages are searched, too:
+    meshes of three axes do not have all of theirs."""
     draw = random.Random(seed)
     sizes = [draw.choice([5, 12, 64, 96, 250, 512, 1024]) for _ in range(draw.randint(3, 6))]
     model = zoo.save(zoo.mlp(sizes, zoo.Random(seed)), tmp_path / "mlp.onnx")
-    found = plan(tools, model, "--devices", str(draw.choice([2, 4, 6, 8])), "--certify", batch=draw.choice([1, 6, 8, 32, 512]))
+    found = plan(tools, model, "--devices", str(draw.choice([2, 4, 6, 8]) if seed < 8 else 16), "--certify", batch=draw.choice([1, 6, 8, 32, 512]))
     check(found)
 
 

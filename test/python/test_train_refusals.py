@@ -40,6 +40,7 @@ REFUSED = {
     "a search of stages": ([*LOSS, "--mesh", "pipe=2,x=2", "--strategy", "search"], "no search cuts a training step into pipeline stages"),
     "zero without data": ([*LOSS, "--mesh", "model=2", "--zero", "1"], "name an axis data"),
     "zero on one device": ([*LOSS, "--zero", "1"], "the program is for one device; give it a mesh with an axis data"),
+    "zero without a mesh": ([*LOSS, "--devices", "4", "--strategy", "tp", "--zero", "1"], "the strategy 'tp' on 4 devices has none; name an axis data"),
     "zero with a search": ([*LOSS, "--mesh", "a=2", "--zero", "1", "--strategy", "search"], "--zero does not go with --strategy search"),
     "parts that do not divide": ([*LOSS, "--microbatches", "3"], "does not divide the batch 'batch' of 8; the nearest that do are 2 and 4"),
     "more parts than rows": ([*LOSS, "--microbatches", "9"], "the nearest that does is 8"),

@@ -39,8 +39,9 @@ struct Blocks {
 /// A primitive for one range of rows of any image.
 struct Part {
   Rows rows;
-  memory::desc input, output, scratch; // in the plan's layouts
-  size_t weights;                      // index into `packed`
+  memory::desc input, output; // in the plan's layouts
+  memory::desc scratch;
+  size_t weights; // index into `packed`
   Forward primitive;
   std::optional<Blocks> blocks;
 };
@@ -87,8 +88,10 @@ static size_t alignUp(size_t bytes) { return (bytes + alignment - 1) / alignment
 /// At least `bytes` of thread-local scratch.
 static void *getScratch(size_t bytes) {
   thread_local std::vector<std::byte> scratch;
-  if (scratch.size() < bytes + alignment)
+  if (scratch.size() < bytes + alignment) {
+    scratch.clear(); // nothing to copy
     scratch.resize(bytes + alignment);
+  }
   void *data = scratch.data();
   size_t room = scratch.size();
   return std::align(alignment, bytes, data, room);
@@ -164,10 +167,21 @@ static Forward::primitive_desc describe(const memory::desc &input, const memory:
 #endif
 }
 
-/// oneDNN's kernels for AVX2 compute windows of several elements half as fast with the channels
-/// last as with channels in blocks. Copies to and from blocks take less than that.
-static bool wantsBlocks(const Forward::primitive_desc &description) {
+static memory::desc inAnyLayout(const memory::desc &given) {
+  return {given.dims(), memory::data_type::f32, memory::format_tag::any};
+}
+
+/// oneDNN's AVX2 kernel for windows of several elements takes up to twice as long with the channels
+/// last as with channels in blocks, more than the copies to and from blocks. Windows of one element
+/// and of one channel have other kernels.
+static bool isForBlocks(const Forward::primitive_desc &description) {
   return std::string_view(description.impl_info_str()) == "jit:avx2";
+}
+
+static Blocks makeBlocks(const Forward::primitive_desc &description, const Part &part) {
+  memory::desc source = description.src_desc(), target = description.dst_desc();
+  return {source, target, dnnl::reorder({getEngine(), part.input, getEngine(), source}),
+          dnnl::reorder({getEngine(), target, getEngine(), part.output})};
 }
 
 void CpuConvolution::Parts::addPart(const Rows &rows) {
@@ -187,18 +201,17 @@ void CpuConvolution::Parts::addPart(const Rows &rows) {
   part.rows = rows;
   part.input = forOneImage(in, inputStrides, input);
   part.output = forOneImage(out, outputStrides, output);
-  memory::desc any(given.dims(), memory::data_type::f32, memory::format_tag::any);
+  memory::desc filters = inAnyLayout(given);
   auto description =
-      describe(part.input, any, bias, part.output, strides, dilations, before, after);
-  if (wantsBlocks(description)) {
-    auto freely = [](const memory::desc &given) {
-      return memory::desc(given.dims(), memory::data_type::f32, memory::format_tag::any);
-    };
-    description = describe(freely(part.input), any, bias, freely(part.output), strides, dilations,
-                           before, after);
-    memory::desc source = description.src_desc(), target = description.dst_desc();
-    part.blocks = {source, target, dnnl::reorder({getEngine(), part.input, getEngine(), source}),
-                   dnnl::reorder({getEngine(), target, getEngine(), part.output})};
+      describe(part.input, filters, bias, part.output, strides, dilations, before, after);
+  if (isForBlocks(description)) {
+    auto free = describe(inAnyLayout(part.input), filters, bias, inAnyLayout(part.output), strides,
+                         dilations, before, after);
+    // Groups whose channels fill no blocks would get a slower kernel.
+    if (isForBlocks(free)) {
+      part.blocks = makeBlocks(free, part);
+      description = free;
+    }
   }
   part.scratch = description.scratchpad_desc();
   part.primitive = Forward(description);

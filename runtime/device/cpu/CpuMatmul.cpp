@@ -6,7 +6,6 @@
 #include "runtime/device/cpu/CpuMatmul.h"
 
 #include "runtime/core/Error.h"
-#include "runtime/device/cpu/CpuLevel.h"
 #include "runtime/device/cpu/ThreadPool.h"
 #include "support/NarrowFloat.h"
 
@@ -156,29 +155,41 @@ struct SpreadMatrix {
 };
 } // namespace
 
-/// Whether to copy an operand of `k` rows first. On AVX2 the library reads some columns of all rows
-/// in turn. If rows are a multiple of 2 KiB apart, the cache has room for few of them, and the
-/// product can take twice as long. With small results a copy takes longer than that, and for large
-/// ones the library makes its own. On AVX-512 it considers how far rows are apart.
+constexpr int64_t kStepFloats = 512; ///< rows that are a multiple of this apart share cache sets
+constexpr int64_t kGapFloats = 16;   ///< a cache line
+
+static bool usesAvx2Kernels() {
+  dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+  return isa == dnnl_cpu_isa_avx2 || isa == dnnl_cpu_isa_avx2_vnni;
+}
+
+/// Whether to copy an operand of `k` rows first, for a result of `rows` by `columns`. On AVX2 the
+/// library reads some columns of all rows in turn. If rows are a multiple of 2 KiB apart, the lines
+/// of a column share few sets of the cache, and the product can take twice as long. A copy does not
+/// pay below 32 rows or columns; far above 512 the library makes its own. On AVX-512 the library
+/// considers how far rows are apart.
 static bool isBetterSpread(int64_t ld, int64_t rows, int64_t columns, int64_t k) {
-  constexpr int64_t step = 512, shortest = 64, fewest = 32, most = 512, largest = 2 << 20;
-  static const bool isAvx2 = getCpuLevel() == "x86-64-v3";
+  constexpr int64_t mostFloats = 2 << 20;
+  constexpr int64_t shortest = 64, fewest = 32, most = 512;
+  static const bool isAvx2 = usesAvx2Kernels();
   int64_t smaller = std::min(rows, columns), larger = std::max(rows, columns);
-  return isAvx2 && ld % step == 0 && k >= shortest && smaller >= fewest && smaller <= most &&
-         k * larger <= largest;
+  return isAvx2 && ld % kStepFloats == 0 && k >= shortest && smaller >= fewest && smaller <= most &&
+         k * (larger + 2 * kGapFloats) <= mostFloats;
 }
 
 static BlasMatrix spreadRows(BlasMatrix matrix, int64_t rows, int64_t columns, uint64_t call,
                              SpreadMatrix &spread) {
-  constexpr int64_t gap = 16; // a cache line
-  int64_t ld = columns + gap;
+  int64_t ld = columns + kGapFloats;
+  if (ld % kStepFloats == 0)
+    ld += kGapFloats;
   if (spread.call != call || spread.from != matrix.data || spread.columns != columns) {
-    spread.from = matrix.data;
-    spread.call = call;
-    spread.columns = columns;
+    spread.call = 0; // until the copy is complete
     spread.values.resize(std::max(spread.values.size(), size_t(rows * ld)));
     for (int64_t i = 0; i < rows; ++i)
       std::copy_n(matrix.data + i * matrix.ld, columns, spread.values.data() + i * ld);
+    spread.call = call;
+    spread.from = matrix.data;
+    spread.columns = columns;
   }
   return {spread.values.data(), ld};
 }

@@ -28,7 +28,7 @@ struct BlasOperand {
   int64_t ld = 1;
 };
 
-/// A matrix as BLAS reads it.
+/// Where a matrix lies: its rows are `ld` floats apart, from `data` on.
 struct BlasMatrix {
   const float *data;
   int64_t ld;
@@ -61,7 +61,8 @@ private:
   bool isBetterSwapped(int64_t rows, int64_t columns) const;
   void runSgemmPart(MatmulPointers<float> pointers, int64_t rowBegin, int64_t rowEnd,
                     int64_t columnBegin, int64_t columnEnd, uint64_t call) const;
-  /// The operands of a part of the product, copied where that is faster. `call` numbers the calls.
+  /// The operands of a part of the product, copied where that is faster. `call` is the number of
+  /// the product: a thread's copies last for one.
   std::pair<BlasMatrix, BlasMatrix> spreadOperands(BlasMatrix lhs, BlasMatrix rhs, int64_t rows,
                                                    int64_t columns, uint64_t call) const;
   template <typename Narrow>
