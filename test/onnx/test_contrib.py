@@ -47,7 +47,7 @@ def check(folder, op, inputs, outputs=1, domain="com.microsoft", known=(), rtol=
         output.ClearField("type")
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(model.SerializeToString(), evaluate.session_options(), providers=["CPUExecutionProvider"])
     expected = session.run(None, given)
     case = evaluate.evaluate(folder / str(next(NUMBER)), model, list(given.values()))
     assert case.error is None, case.error
@@ -248,7 +248,8 @@ def test_group_query_attention_sinks(tmp_path):
 
 
 def quantized(*shape, dtype=np.uint8, seed=0):
-    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    """Numbers of all 8 bits, or of 7 if signed: without VNNI, ONNX Runtime saturates sums of two products of more."""
+    low, high = (-64, 63) if dtype == np.int8 else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     return np.random.default_rng(seed).integers(low, high + 1, shape).astype(dtype)
 
 
