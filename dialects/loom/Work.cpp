@@ -10,8 +10,6 @@
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/loom/Control.h"
 
-#include "llvm/ADT/MapVector.h"
-
 using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::loom;
@@ -122,16 +120,19 @@ double gridloom::loom::getComputeSeconds(Operation *op, const cluster::Machine &
 }
 
 static double getGroupSeconds(dist::StartOp start, const dist::Mesh &mesh) {
-  double seconds = 0;
-  llvm::SmallMapVector<ArrayAttr, double, 1> gathered; // bytes by axes
+  double seconds = 0, gathered = 0; // bytes
+  ArrayAttr axes;                   // the all_gathers of a group have the same
   for (Operation &inner : start.getBody().front().without_terminator()) {
-    if (auto gather = dyn_cast<dist::AllGatherOp>(inner))
-      gathered[gather.getAxes()] += static_cast<double>(getByteSize(gather.getOutput().getType()));
-    else
+    auto gather = dyn_cast<dist::AllGatherOp>(inner);
+    if (!gather) {
       seconds += getCommunicationSeconds(&inner, mesh);
+      continue;
+    }
+    gathered += static_cast<double>(getByteSize(gather.getOutput().getType()));
+    axes = gather.getAxes();
   }
-  for (auto [axes, bytes] : gathered)
-    seconds += mesh.getSeconds(cluster::Collective::AllGather, bytes,
+  if (axes)
+    seconds += mesh.getSeconds(cluster::Collective::AllGather, gathered,
                                llvm::to_vector(axes.getAsRange<StringAttr>()));
   return seconds;
 }

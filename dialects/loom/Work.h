@@ -48,7 +48,7 @@ double getLaunchSeconds(const cluster::Machine &machine);
 
 /// The time of a collective, a transfer, or a group of them that starts together, on its own.
 /// Transfers cross one step of the axis of stages; a receive takes as long as its send. The
-/// all_gathers of a group over the same axes are one message.
+/// all_gathers of a group are one message.
 double getCommunicationSeconds(mlir::Operation *op, const dist::Mesh &mesh);
 
 } // namespace gridloom::loom

@@ -71,8 +71,8 @@ double ListScheduler::estimate(Operation *op) const {
     for (const loom::BodyLink &link : loom::getBodies(op))
       for (Operation &inner : func::FuncOp(link.body).front())
         seconds += estimate(&inner);
-  } else if (auto start = dyn_cast<dist::StartOp>(op)) {
-    seconds = loom::getCommunicationSeconds(start, mesh);
+  } else if (isa<dist::StartOp>(op)) {
+    seconds = loom::getCommunicationSeconds(op, mesh);
   }
   return seconds;
 }

@@ -125,8 +125,8 @@ class Trainer:
         plan's largest), the same samples as `gridloom train`; or an iterable of batches as for `step`: a torch DataLoader, a list, or a
         function that makes a generator for each epoch. Batches smaller than the plan's are skipped. `eval_data`, of the same kinds, is
         evaluated at the end and every `eval_every` steps; the step's results then have `eval_loss` and so on. Checkpoints are folders
-        step-NUMBER in `checkpoint_dir`, one every `checkpoint_every` steps and one at the end. A folder in the plan, a folder that is itself a plan or a checkpoint, one with checkpoints of another run, or
-        in use by another `fit` or `gridloom train`, is refused.
+        step-NUMBER in `checkpoint_dir`, one every `checkpoint_every` steps and one at the end. A folder in the plan, one that is itself a
+        plan or a checkpoint, one with checkpoints of another run, or one in use by another `fit` or `gridloom train`, is refused.
 
         `resume` continues from the latest checkpoint there, if there is one, or from the checkpoint that it names; `steps` and `epochs`
         then count from the run's beginning. Arrays continue at the checkpoint's cursor; an iterable's earlier batches are skipped.

@@ -10,7 +10,6 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import onnx
-import onnxruntime
 
 ROOT = Path(__file__).resolve().parents[2]
 DTYPES = {
@@ -32,13 +31,6 @@ DTYPES = {
     "u64": np.uint64,
     "bool": np.bool_,
 }
-
-
-def session_options() -> onnxruntime.SessionOptions:
-    """Options for ONNX Runtime to sum 8-bit products as ONNX does: on CPUs without VNNI its faster kernels saturate two of them at 16 bits."""
-    options = onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.x64quantprecision", "1")
-    return options
 
 
 # Types of fewer than 8 bits, and the types that hold them in programs.

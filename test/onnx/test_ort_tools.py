@@ -15,7 +15,6 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
 from onnxruntime.transformers import optimizer
 
-import evaluate
 from suite import backend
 from gridloom import zoo
 
@@ -224,7 +223,7 @@ def test_tool(tmp_path, name, tools, expected):
     assert set(expected) <= operators(model)
     inputs = inputs_of(original, seed=9)
     # Without optimizations: with them, ONNX Runtime would e.g. quantize the other operand of weights of four bits.
-    plain = evaluate.session_options()
+    plain = onnxruntime.SessionOptions()
     plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     wanted = onnxruntime.InferenceSession(str(path), plain, providers=CPU).run(None, inputs)
     steps = 0 if {fused, extended, everything, four_bits, four_bits_symmetric, n_bits}.issuperset(tools) else QUANTIZED

@@ -5,9 +5,8 @@
 //===----------------------------------------------------------------------===//
 //
 // Random small programs on every mesh of some devices: all splits of every operation are enumerated
-// (SplitEnumeration.h), also for the devices of each number of stages. The certified bound must
-// equal the cheapest of them, with the transfers between stages, unless micro-batches may be
-// faster; the bound from work alone must not exceed it.
+// (SplitEnumeration.h). The certified bound must equal the cheapest of them, unless micro-batches
+// may be faster; the bound from work alone must not exceed it.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/planner/Bound.h"

@@ -7,6 +7,7 @@
 
 #include "runtime/comm/Reduce.h"
 #include "runtime/device/Device.h"
+#include "support/AlignTo.h"
 
 #include <algorithm>
 #include <cstring>
@@ -15,10 +16,6 @@ using namespace gridloom::rt;
 
 static constexpr uint32_t stagesPerMember = 3;
 static constexpr uint32_t chunksPerChannel = 2;
-
-static constexpr size_t alignTo(size_t bytes, size_t alignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
 
 LocalCommunicator::LocalCommunicator(std::shared_ptr<Membership> ofJob, std::vector<int> ranksOf,
                                      int index, uint32_t generation, std::string nameOf)

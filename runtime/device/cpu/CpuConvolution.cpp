@@ -8,6 +8,7 @@
 #include "runtime/core/Error.h"
 #include "runtime/device/cpu/CpuMatmul.h"
 #include "runtime/device/cpu/ThreadPool.h"
+#include "support/AlignTo.h"
 
 #include <algorithm>
 #include <array>
@@ -82,8 +83,6 @@ static dnnl::stream &getStream() {
 }
 
 static constexpr size_t alignment = 64; // of what primitives read and write
-
-static size_t alignUp(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 /// At least `bytes` of thread-local scratch.
 static void *getScratch(size_t bytes) {
@@ -241,18 +240,19 @@ void CpuConvolution::Parts::runPart(const Part &part, int64_t image,
                                     std::span<const void *const> inputs, float *out) const {
   const auto *in = static_cast<const float *>(inputs[0]);
   const Packed &weights = packed[part.weights];
-  const float *from = in + image * inputStrides[0] + part.rows.first * inputStrides[2];
-  float *to = out + image * outputStrides[0] + part.rows.begin * outputStrides[2];
-  memory source = view(part.input, from), target = view(part.output, to);
+  memory from = view(part.input, in + image * inputStrides[0] + part.rows.first * inputStrides[2]);
+  memory to =
+      view(part.output, out + image * outputStrides[0] + part.rows.begin * outputStrides[2]);
+  memory source = from, target = to;
   std::array<size_t, 2> room{}; // for blocks
   if (part.blocks)
-    room = {alignUp(part.blocks->input.get_size()), alignUp(part.blocks->output.get_size())};
+    room = {alignTo(part.blocks->input.get_size(), alignment),
+            alignTo(part.blocks->output.get_size(), alignment)};
   auto *scratch = static_cast<std::byte *>(getScratch(room[0] + room[1] + part.scratch.get_size()));
   if (part.blocks) {
     source = view(part.blocks->input, scratch);
     target = view(part.blocks->output, scratch + room[0]);
-    memory whole = view(part.input, from);
-    part.blocks->enter.execute(getStream(), whole, source);
+    part.blocks->enter.execute(getStream(), from, source);
   }
   std::unordered_map<int, memory> arguments{
       {DNNL_ARG_SRC, source},
@@ -262,10 +262,8 @@ void CpuConvolution::Parts::runPart(const Part &part, int64_t image,
   if (hasBias)
     arguments.emplace(DNNL_ARG_BIAS, view(bias, inputs[2]));
   part.primitive.execute(getStream(), arguments);
-  if (part.blocks) {
-    memory whole = view(part.output, to);
-    part.blocks->leave.execute(getStream(), target, whole);
-  }
+  if (part.blocks)
+    part.blocks->leave.execute(getStream(), target, to);
   getStream().wait();
 }
 

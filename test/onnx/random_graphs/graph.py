@@ -91,7 +91,6 @@ def opsets(version: int) -> list[onnx.OperatorSetIdProto]:
 _OPTIONS = onnxruntime.SessionOptions()
 _OPTIONS.intra_op_num_threads = _OPTIONS.inter_op_num_threads = 1
 _OPTIONS.log_severity_level = 4
-_OPTIONS.add_session_config_entry("session.x64quantprecision", "1")  # 8-bit products as ONNX sums them, on any CPU
 _OPTIONS.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 
 
