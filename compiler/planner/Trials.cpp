@@ -83,6 +83,7 @@ private:
   bool isLeft(size_t index) const;
   void shortlist();
   void finishSearches();
+  void searchWithoutLimit();
   bool tryOne(Candidate &candidate, ModuleOp program) const;
   void tryWithin(Candidate &candidate, ModuleOp program) const;
   void tryOut(ArrayRef<size_t> indices);
@@ -418,6 +419,32 @@ void Trials::finishSearches() {
   }
 }
 
+/// If nothing fits, runs searches that found no splits within the limit again without one. They cut
+/// stages before they know the splits and estimate memory, so such a plan may fit all the same.
+void Trials::searchWithoutLimit() {
+  SmallVector<size_t> refused;
+  for (auto [i, candidate] : llvm::enumerate(choice.candidates))
+    if (candidate.options.searchMemory && !candidate.options.search.empty() &&
+        candidate.verdict == Verdict::Refused && !candidate.memoryBytes)
+      refused.push_back(i);
+  std::vector<std::optional<Candidate>> fitting(refused.size());
+  auto isTaken = look(refused, 0, module, [&](size_t i, Replicas::GetProgram get) {
+    Candidate again = searchAgain(choice.candidates[refused[i]]);
+    again.options.searchMemory = 0;
+    ModuleOp program = get(module);
+    ::take(again, weigh(program, again.options, request.memory, /*estimates=*/true));
+    if (again.verdict == Verdict::Open && tryOne(again, program))
+      fitting[i] = std::move(again);
+  });
+  for (auto [index, candidate, isNew] : llvm::zip_equal(refused, fitting, isTaken)) {
+    if (!isNew || !candidate)
+      continue;
+    isDone[index] = true;
+    choice.candidates[index] = std::move(*candidate);
+    tried.push_back(&choice.candidates[index]);
+  }
+}
+
 /// Reports that no candidate fits, and which one needs least.
 LogicalResult Trials::refuseAll() {
   weighRest(); // to say which needs least
@@ -550,6 +577,8 @@ LogicalResult Trials::run() {
   weighLayers();
   shortlist();
   finishSearches();
+  if (tried.empty())
+    searchWithoutLimit();
   if (tried.empty())
     return refuseAll();
   // Of equal ones the first, which has the least sum.

@@ -305,11 +305,12 @@ Role GroupFormer::getRoleAt(OpOperand &use, Candidate &candidate) {
 }
 
 /// The role on which all uses in the group agree. Values in memory can also be read at several
-/// places.
+/// places, and an index into a split table also says whether a device has the row.
 Role GroupFormer::getRole(Operation *op, Candidate &candidate) {
   auto isRead = [](Role role) {
     return role == Role::Full || role == Role::Shifted || role == Role::Mapped;
   };
+  auto isRowIndex = [](Role role) { return role == Role::Index || role == Role::RowScalar; };
   std::optional<Role> role;
   for (OpOperand &use : op->getUses()) {
     if (!candidate.group.ops.contains(use.getOwner()))
@@ -319,6 +320,8 @@ Role GroupFormer::getRole(Operation *op, Candidate &candidate) {
       role = here;
     else if (isMove(op) && isRead(*role) && isRead(here))
       role = Role::Mapped;
+    else if (isRowIndex(*role) && isRowIndex(here))
+      role = Role::Index;
     else
       return Role::None;
   }

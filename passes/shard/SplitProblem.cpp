@@ -455,7 +455,7 @@ void SplitProblem::addReceived(Value value) {
       node.tensors.front().add(sharding);
       int64_t bytes = getLocalBytes(type, sharding);
       node.costs.push_back(getTieBreak(type, sharding));
-      node.usages.push_back(microbatches > 1 ? 2 * bytes : bytes);
+      node.usages.push_back(getValue(sharding).getMicroDim() >= 0 ? 2 * bytes : bytes);
     };
     llvm::for_each(nodes[reader->second].tensors[use->getOperandNumber()].shardings, offer);
   }
