@@ -56,7 +56,10 @@ static std::optional<double> boundOn(const MeshSpec &mesh, int64_t stages, Modul
     axes.push_back(StringAttr::get(module.getContext(), axis.name));
   }
   auto bound = [&](ModuleOp seeded) { return boundSplits(seeded, axes, isOver); };
-  auto seed = [&](OpPassManager &pm) { addSeedPasses(pm, options); };
+  auto seed = [&](OpPassManager &pm) {
+    pm.addPass(createCloneConstants({{"*"}}));
+    addSeedPasses(pm, options);
+  };
   OwningOpRef<ModuleOp> apart = prepare(module, seed);
   std::optional<double> least = apart ? bound(*apart) : std::nullopt;
   if (!least || !(*apart)->hasAttr(kUnpacked))
@@ -155,9 +158,9 @@ PlanBound gridloom::boundPlans(ModuleOp module, const cluster::Machine &machine,
                                const BoundRequest &request) {
   // Plans that only split the batch keep packed weights; others take them apart.
   OwningOpRef<ModuleOp> packed =
-      prepare(module, [](OpPassManager &pm) { pm.addPass(createCloneConstants()); });
+      prepare(module, [](OpPassManager &pm) { pm.addPass(createCloneConstants({{"*"}})); });
   OwningOpRef<ModuleOp> apart = prepare(module, [](OpPassManager &pm) {
-    pm.addPass(createCloneConstants());
+    pm.addPass(createCloneConstants({{"*"}}));
     pm.addPass(createUnpackWeights());
     pm.addPass(createHoistPrologue());
   });

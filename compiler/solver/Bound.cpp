@@ -158,6 +158,13 @@ void Bound::findGradient(std::vector<double> &gradient) const {
   }
 }
 
+double Bound::getLimitsCost() const {
+  double cost = 0;
+  for (size_t t = 0; t < bestPrices.size(); ++t)
+    cost += bestPrices[t] * double(network.limits[t]);
+  return cost;
+}
+
 void Bound::updatePrices(double best) {
   std::vector<double> gradient;
   findGradient(gradient);

@@ -21,9 +21,12 @@ static constexpr size_t walksFromSuggestion = 4;
 static constexpr int boundsAtFirst = 100;
 /// The share of all work that goes into the bound after that.
 static constexpr double boundShare = 0.2;
+/// An elimination may take as long as many rounds.
+static constexpr uint64_t roundsPerElimination = 10;
 
-Search::Search(const Network &network, unsigned numThreads)
-    : network(network), numThreads(std::max(1u, numThreads)), bound(network) {
+Search::Search(const Network &network, unsigned numThreads, Elimination *elimination)
+    : network(network), numThreads(std::max(1u, numThreads)), bound(network),
+      elimination(elimination) {
   for (unsigned i = 0; i < this->numThreads; ++i)
     walks.push_back(std::make_unique<Walk>(network));
   state = std::make_unique<State>(network, std::vector<uint32_t>(network.getNumNodes()));
@@ -31,7 +34,7 @@ Search::Search(const Network &network, unsigned numThreads)
 
 double Search::getBound() const {
   // The tolerance covers rounding errors of a whole number.
-  return std::ceil(bound.getBound() - 1e-6);
+  return std::ceil(std::max(bound.getBound(), eliminationBound) - 1e-6);
 }
 
 bool Search::wantsBound() const {
@@ -88,6 +91,8 @@ void Search::runRound() {
   if (hasBound)
     takeSuggestion();
   ++numRounds;
+  if (elimination && numRounds % roundsPerElimination == 0)
+    eliminate();
 }
 
 /// Applies what a walk found, unless earlier walks of this round turned it into a loss.
@@ -110,4 +115,19 @@ void Search::takeSuggestion() {
   suggestion = std::make_unique<State>(network, bound.getSuggestion());
   if (suggestion->isBetterThan(*state))
     *state = *suggestion;
+}
+
+/// Also a bound: what the cheapest assignment costs at these prices of memory, less the limits'
+/// price.
+void Search::eliminate() {
+  const std::vector<double> &prices = bound.getMemoryCosts();
+  State other(network, elimination->solve(prices));
+  double priced = other.cost - bound.getLimitsCost();
+  for (uint32_t node = 0; node < network.getNumNodes(); ++node)
+    priced += prices[network.costsAt[node] + other.chosen[node]];
+  // Rounding errors of the prices, as in Bound.
+  eliminationBound = std::max(eliminationBound, priced - 1e-11 * std::abs(other.cost));
+  if (other.isBetterThan(*state))
+    *state = other;
+  suggestion = std::make_unique<State>(std::move(other));
 }

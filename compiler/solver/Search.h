@@ -7,9 +7,11 @@
 #define GRIDLOOM_SOLVER_SEARCH_H
 
 #include "compiler/solver/Bound.h"
+#include "compiler/solver/Elimination.h"
 #include "compiler/solver/Walk.h"
 
 #include <cmath>
+#include <limits>
 #include <memory>
 
 namespace gridloom::solver {
@@ -19,7 +21,9 @@ namespace gridloom::solver {
 /// are applied in the order of the list, so the state after N rounds depends on N alone.
 class Search {
 public:
-  Search(const Network &network, unsigned numThreads);
+  /// With an elimination that is planned, its assignments at the bound's prices of memory are
+  /// tried, too. It must outlive the search.
+  Search(const Network &network, unsigned numThreads, Elimination *elimination = nullptr);
 
   void runRound();
 
@@ -36,11 +40,14 @@ public:
 private:
   bool wantsBound() const;
   void takeSuggestion();
+  void eliminate();
   void takeChanges(std::vector<Change> &changes);
 
   const Network &network;
   unsigned numThreads;
   Bound bound;
+  Elimination *elimination;
+  double eliminationBound = -std::numeric_limits<double>::infinity();
   std::vector<std::unique_ptr<Walk>> walks; // of each thread
   std::unique_ptr<State> state;             // the best
   std::unique_ptr<State> suggestion;        // the bound's last one, if it is new

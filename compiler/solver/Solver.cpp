@@ -6,6 +6,7 @@
 #include "compiler/solver/Solver.h"
 
 #include "compiler/solver/Checker.h"
+#include "compiler/solver/Elimination.h"
 #include "compiler/solver/Enumeration.h"
 #include "compiler/solver/Fold.h"
 #include "compiler/solver/Search.h"
@@ -17,6 +18,9 @@ using namespace gridloom::solver;
 /// Networks of at most this many nodes are enumerated, if that takes at most this many steps.
 static constexpr size_t fewNodes = 32;
 static constexpr uint64_t enumerationSteps = 2'000'000;
+/// The most entries of tables, and strategies tried, of an elimination: 200 MB, about half a
+/// second.
+static constexpr double eliminationEntries = 16e6, eliminationTries = 500e6;
 /// Rounds that are run even if time is over: one for a bound, more if there is no assignment yet.
 static constexpr uint64_t leastRounds = 1, leastRoundsWithoutAny = 20;
 
@@ -35,7 +39,7 @@ public:
       return std::move(solution);
     }
     network.emplace(folding.getModel());
-    if (!enumerate())
+    if (!enumerate() && !eliminate())
       search();
     return std::move(solution);
   }
@@ -59,8 +63,23 @@ private:
     return true;
   }
 
+  /// True if the network is narrow and its cheapest assignment fits into memory.
+  bool eliminate() {
+    elimination.emplace(*network);
+    if (!elimination->plan(eliminationEntries, eliminationTries)) {
+      elimination.reset();
+      return false;
+    }
+    State state(*network, elimination->solve());
+    if (!state.isFeasible(*network))
+      return false;
+    finish(state.chosen);
+    solution.progress.lowerBound = solution.progress.cost;
+    return true;
+  }
+
   void search() {
-    Search search(*network, options.numThreads);
+    Search search(*network, options.numThreads, elimination ? &*elimination : nullptr);
     while (!isEnough(search)) {
       search.runRound();
       updateProgress(search);
@@ -115,6 +134,7 @@ private:
   const Options &options;
   Folding folding;
   std::optional<Network> network;
+  std::optional<Elimination> elimination; ///< if the network is narrow
   Solution solution;
 };
 

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/Kernels.h"
 
+#include "dialects/dist/Dist.h"
 #include "dialects/loom/LoomWindow.h"
 #include "dialects/loom/Training.h"
 
@@ -54,6 +55,34 @@ static bool reducesRows(Operation *op) {
 }
 
 static bool isElementwise(Operation *op) { return isa<KernelBodyInterface>(op); }
+
+bool gridloom::loom::isCheap(Operation *op) {
+  auto body = dyn_cast<KernelBodyInterface>(op);
+  return body && body.getScalarCycles() <= kCheapCycles;
+}
+
+static bool isIndexArithmetic(Value value, int &budget) {
+  Operation *op = value.getDefiningOp();
+  if (!op || --budget < 0)
+    return false;
+  if (isa<IotaOp, dist::AxisIndexOp>(op))
+    return true;
+  if (auto constant = dyn_cast<ConstantOp>(op))
+    return isa<SplatElementsAttr>(constant.getValue());
+  return (isa<BroadcastOp>(op) || isCheap(op)) &&
+         llvm::all_of(op->getOperands(),
+                      [&](Value operand) { return isIndexArithmetic(operand, budget); });
+}
+
+bool gridloom::loom::isIndexArithmetic(Value value) {
+  int budget = 16; // operations
+  return ::isIndexArithmetic(value, budget);
+}
+
+bool gridloom::loom::looksUpRows(Operation *op) {
+  auto gather = dyn_cast<GatherOp>(op);
+  return gather && static_cast<int64_t>(gather.getDim()) + 1 < getType(gather.getInput()).getRank();
+}
 
 /// Whether an operation is a transpose that keeps the last dimension last.
 static bool keepsRows(Operation *op) {
@@ -372,8 +401,46 @@ static bool isPart(Operation *op, const std::optional<Attention> &attention) {
   return attention && llvm::is_contained(attention->inner, op);
 }
 
+/// The lookup whose kernel alone reads an integer or truth value: as an index, or to replace the
+/// rows of a split table that another device has. Null if there is none.
+static Operation *findLookup(Value value, int depth = 6) {
+  if (depth == 0 || !getType(value).getElementType().isInteger())
+    return nullptr;
+  Operation *lookup = nullptr;
+  for (OpOperand &use : value.getUses()) {
+    Operation *reader = use.getOwner(), *found = nullptr;
+    if (looksUpRows(reader) && use.getOperandNumber() == 1) {
+      found = reader;
+    } else if (isCheap(reader)) {
+      found = findLookup(reader->getResult(0), depth - 1);
+    } else if (isa<BroadcastOp>(reader)) {
+      auto select = dyn_cast_or_null<SelectOp>(getOnlyReader(reader->getResult(0)));
+      Operation *chosen = select ? select.getOnTrue().getDefiningOp() : nullptr;
+      found = chosen && looksUpRows(chosen) ? chosen : nullptr;
+    }
+    if (!found || (lookup && found != lookup))
+      return nullptr;
+    lookup = found;
+  }
+  return lookup;
+}
+
+/// Whether all readers of index arithmetic repeat it.
+static bool isRepeated(Value value) {
+  return isIndexArithmetic(value) && llvm::all_of(value.getUsers(), [](Operation *reader) {
+           return isElementwise(reader) || isa<BroadcastOp>(reader) || looksUpRows(reader);
+         });
+}
+
+bool gridloom::loom::joinsLookups(Operation *reader, const Libraries &libraries) {
+  return (isElementwise(reader) || isRowWise(reader) || reducesRows(reader)) &&
+         !isEpilogue(reader, libraries) && !isPart(reader, findAttention(reader, libraries));
+}
+
 bool gridloom::loom::staysInRegisters(Value value, const Libraries &libraries) {
   Operation *producer = value.getDefiningOp(), *reader = getOnlyReader(value);
+  if (producer && isElementwise(producer) && (findLookup(value) || isRepeated(value)))
+    return true;
   if (!producer || !reader || !isa<CostInterface>(producer) || !isa<CostInterface>(reader))
     return false;
   if (isPart(producer, findAttention(producer, libraries)))
@@ -395,6 +462,8 @@ bool gridloom::loom::staysInRegisters(Value value, const Libraries &libraries) {
     return isElementwise(reader) || isRowWise(reader) || reducesRows(reader) ||
            isa<ConcatenateOp>(reader);
   }
+  if (looksUpRows(producer))
+    return joinsLookups(reader, libraries);
   return (isMoved || isRowWise(producer)) && isElementwise(reader);
 }
 

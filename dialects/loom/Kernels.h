@@ -29,6 +29,14 @@ inline constexpr size_t kMostPieces = 8;
 std::optional<double> getFloatSplat(mlir::Value value);
 /// Whether an operation works on each row of the last dimension independently.
 bool isRowWise(mlir::Operation *op);
+/// Whether an operation is elementwise and costs about as much as reading its result.
+bool isCheap(mlir::Operation *op);
+/// Whether a value depends only on the index, literals and the device's place in the mesh, through
+/// few cheap operations: repeating them is faster than writing and reading the tensor.
+bool isIndexArithmetic(mlir::Value value);
+/// Whether an operation is a lookup that keeps the rows of the table, so that its reader can
+/// compute it.
+bool looksUpRows(mlir::Operation *op);
 /// Whether a product sums over one dimension, and its result has `rank` - 2 batch dimensions and
 /// one dimension of either side.
 bool isPlainProduct(DotGeneralOp dot, int64_t rank);
@@ -60,6 +68,9 @@ struct Libraries {
 
 /// Whether a value passes from its operation to its only reader within a kernel or call.
 bool staysInRegisters(mlir::Value value, const Libraries &libraries);
+
+/// Whether an operation's kernel can look up rows of an operand: it is no part of a library call.
+bool joinsLookups(mlir::Operation *reader, const Libraries &libraries);
 
 /// Whether a permutation of a tensor's dimensions keeps its elements in order: it moves only
 /// dimensions of one element.

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/fuse/FusionGroups.h"
 
+#include "dialects/loom/Kernels.h"
 #include "dialects/loom/Training.h"
 #include "passes/fuse/StridedView.h"
 
@@ -21,27 +22,6 @@ constexpr int64_t kMinReduced = 32;
 
 static RankedTensorType getTensorType(Value value) {
   return cast<RankedTensorType>(value.getType());
-}
-
-/// True for elementwise operations that cost about as much as reading their result.
-static bool isCheap(Operation *op) {
-  auto body = dyn_cast<loom::KernelBodyInterface>(op);
-  return body && body.getScalarCycles() <= loom::kCheapCycles;
-}
-
-/// True if `value` depends only on the index, literals and the device's place in the mesh, through
-/// at most `budget` cheap operations: repeating them is faster than writing and reading the tensor.
-static bool isIndexArithmetic(Value value, int &budget) {
-  Operation *op = value.getDefiningOp();
-  if (!op || --budget < 0)
-    return false;
-  if (isa<loom::IotaOp, dist::AxisIndexOp>(op))
-    return true;
-  if (auto constant = dyn_cast<loom::ConstantOp>(op))
-    return isa<SplatElementsAttr>(constant.getValue());
-  return (isa<loom::BroadcastOp>(op) || isCheap(op)) &&
-         llvm::all_of(op->getOperands(),
-                      [&](Value operand) { return isIndexArithmetic(operand, budget); });
 }
 
 /// True for windows, and elementwise functions of windows, with one reader.
@@ -72,11 +52,7 @@ static FusionKind getMoveKind(Operation *op) {
     return llvm::is_contained(reverse.getDims(), reverse.getType().getRank() - 1)
                ? FusionKind::Opaque
                : FusionKind::IndexMap;
-  if (auto gather = dyn_cast<loom::GatherOp>(op))
-    return static_cast<int64_t>(gather.getDim()) + 1 < getTensorType(gather.getInput()).getRank()
-               ? FusionKind::Gather
-               : FusionKind::Opaque;
-  return FusionKind::Opaque;
+  return loom::looksUpRows(op) ? FusionKind::Gather : FusionKind::Opaque;
 }
 
 FusionKind getFusionKind(Operation *op) {
@@ -86,8 +62,7 @@ FusionKind getFusionKind(Operation *op) {
   if (auto constant = dyn_cast<loom::ConstantOp>(op))
     return isa<SplatElementsAttr>(constant.getValue()) ? FusionKind::Generator
                                                        : FusionKind::Boundary;
-  int budget = 16;
-  if (isa<loom::BroadcastOp, loom::IotaOp>(op) || isIndexArithmetic(op->getResult(0), budget))
+  if (isa<loom::BroadcastOp, loom::IotaOp>(op) || loom::isIndexArithmetic(op->getResult(0)))
     return FusionKind::Generator;
   if (isa<loom::KernelBodyInterface>(op))
     return FusionKind::Elementwise;
@@ -295,7 +270,7 @@ Role GroupFormer::getRoleAt(OpOperand &use, Candidate &candidate) {
         shape == domain.drop_back() &&
         llvm::equal(broadcast.getDims(), llvm::seq<int64_t>(0, shape.size())))
       return Role::RowScalar;
-    if (getTensorType(use.get()).getNumElements() == 1 && isCheap(op))
+    if (getTensorType(use.get()).getNumElements() == 1 && loom::isCheap(op))
       return Role::Scalar;
     return isMove(op) && !candidate.isRow ? Role::Mapped : Role::None;
   }
@@ -390,7 +365,7 @@ bool GroupFormer::join(Operation *op, FusionKind kind, Candidate &candidate) {
     if (role == Role::RowScalar && candidate.reductions == kMaxReductions && isSumOfReductions(op))
       return false;
     if ((isElsewhere && candidate.isRow) ||
-        ((role == Role::Scalar || role == Role::Index) && !isCheap(op)))
+        ((role == Role::Scalar || role == Role::Index) && !loom::isCheap(op)))
       return false;
     candidate.computesMapped |= isElsewhere;
     break;
@@ -478,7 +453,7 @@ static bool isInMemory(Operation *from) {
 /// True for elementwise operations on one tensor in memory that is no larger than their result:
 /// computing them again costs a kernel no more than reading their result.
 static bool isFreeToRepeat(Operation *op, int depth = 2) {
-  if (getFusionKind(op) != FusionKind::Elementwise || !isCheap(op) || depth == 0)
+  if (getFusionKind(op) != FusionKind::Elementwise || !loom::isCheap(op) || depth == 0)
     return false;
   std::optional<Value> only = findOnlyTensor(op);
   if (!only || !*only ||

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/Loom.h"
 #include "dialects/loom/Uses.h"
+#include "passes/shard/NamePatterns.h"
 #include "passes/shard/Shard.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -40,6 +41,16 @@ static bool isFromNothing(Operation *op) {
   return source && isFromNothing(source);
 }
 
+/// True for weights that are looked up and also read in another way.
+static bool isTiedTable(Operation *op) {
+  auto isLookup = [](OpOperand *use) {
+    return isa<loom::GatherOp>(use->getOwner()) && use->getOperandNumber() == 0;
+  };
+  SmallVector<OpOperand *> uses =
+      isa<loom::GetWeightOp>(op) ? loom::listUses(op->getResult(0)) : SmallVector<OpOperand *>();
+  return llvm::any_of(uses, isLookup) && !llvm::all_of(uses, isLookup);
+}
+
 namespace {
 struct CloneConstantsPass : public gridloom::impl::CloneConstantsBase<CloneConstantsPass> {
   using CloneConstantsBase::CloneConstantsBase;
@@ -51,7 +62,7 @@ struct CloneConstantsPass : public gridloom::impl::CloneConstantsBase<CloneConst
       for (Operation &op : func.front())
         operations.push_back(&op);
       for (Operation *op : llvm::reverse(operations)) {
-        if (!isFromNothing(op))
+        if (!isFromNothing(op) && !(isTiedTable(op) && isWanted(cast<loom::GetWeightOp>(op))))
           continue;
         // The first reader keeps the operation.
         SmallVector<OpOperand *> uses = loom::listUses(op->getResult(0));
@@ -64,6 +75,16 @@ struct CloneConstantsPass : public gridloom::impl::CloneConstantsBase<CloneConst
   }
 
 private:
+  /// Whether the options ask for copies of the table, which `tables` has by its name or the
+  /// model's.
+  bool isWanted(loom::GetWeightOp table) {
+    return loom::getByteSize(table.getType()) <= mostBytes &&
+           llvm::any_of(tables, [&](const std::string &pattern) {
+             return matchesPattern(pattern, table.getName()) ||
+                    matchesPattern(pattern, loom::getNodeName(table.getLoc()));
+           });
+  }
+
   /// Clones the operation and all that it is computed from.
   static Operation *cloneAll(OpBuilder &builder, Operation *op) {
     IRMapping map;

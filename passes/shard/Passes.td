@@ -21,13 +21,21 @@ def CloneConstants : Pass<"dist-clone-constants", "::mlir::ModuleOp"> {
   let summary = "Gives each user of a constant its own, so that shardings do not spread through it";
   let description = [{
     Constants of one value, `loom.iota`, and what is broadcast or reshaped from them cost nothing to
-    make again; small vectors among the weights, which exporters merge where they are equal, cost little:
+    make again; small vectors among the weights, which exporters merge where they are equal, cost little.
 
     ```mlir
     %0 = loom.maximum %x, %zero : tensor<4x8xf32>
     %1 = loom.maximum %y, %zero_copy : tensor<4x8xf32>
     ```
+
+    With `tables` also weights that are looked up and multiplied, such as a table of words that makes the
+    logits: with all rows on each device a lookup takes no messages, and a device may have a second copy, of the
+    part that it multiplies.
   }];
+  let options = [
+    ListOption<"tables", "tables", "std::string", "weights or their nodes, a star for any text">,
+    Option<"mostBytes", "most-bytes", "int64_t", "std::numeric_limits<int64_t>::max()", "of such a table">,
+  ];
 }
 
 def UnpackWeights : Pass<"dist-unpack-weights", "::mlir::ModuleOp"> {

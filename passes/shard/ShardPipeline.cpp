@@ -31,10 +31,34 @@ static void addFilePasses(mlir::OpPassManager &pm, const ShardOptions &options) 
   pm.addPass(createVerifySharded());
 }
 
+/// The tables with a copy for each way to read them: with a search all, with a strategy file those
+/// whose second copy it names.
+static CloneConstantsOptions listTables(const ShardOptions &options) {
+  CloneConstantsOptions clones;
+  if (!options.search.empty()) {
+    clones.tables = {"*"};
+    // A search counts two copies even where both readers could share one.
+    constexpr int64_t kTablesInMemory = 8;
+    if (options.searchMemory)
+      clones.mostBytes = options.searchMemory / kTablesInMemory;
+  }
+  if (!options.file)
+    return clones;
+  auto addNamed = [&](const StrategyTable &table) {
+    for (const StrategyLine &line : table[StrategySection::Weights])
+      if (auto [name, number] = llvm::StringRef(line.key).rsplit('#'); !number.empty())
+        clones.tables.push_back(name.str());
+  };
+  addNamed(options.file->common);
+  for (const StrategyException &specialisation : options.file->specialisations)
+    addNamed(specialisation.table);
+  return clones;
+}
+
 /// Adds the mesh and the user's pins.
 static void addUserPasses(mlir::OpPassManager &pm, const ShardOptions &options) {
   pm.addPass(createInsertMesh({options.mesh}));
-  pm.addPass(createCloneConstants());
+  pm.addPass(createCloneConstants(listTables(options)));
   // Pinned shardings are closed before the strategy runs, so that it cannot change them.
   pm.addPass(
       createApplyAnnotations({{options.shard.begin(), options.shard.end()}, options.stageAxis}));

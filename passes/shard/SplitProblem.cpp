@@ -481,15 +481,17 @@ SplitPrices::Reshard SplitProblem::findReshard(RankedTensorType type, ShardingAt
   reshard.cost = toCost(cost.seconds + cost.order + (boundsTime ? 0 : cost.cuts));
   double apart = boundsTime ? loom::getLaunchSeconds(mesh.getMachine())
                             : getApartSeconds(type, source, target, mesh);
-  reshard.apart =
-      std::min(solver::infiniteCost, reshard.cost + (cost.seconds > 0 ? toCost(apart) : 0));
+  bool isApart = cost.seconds > 0 || cost.isCut;
+  reshard.apart = std::min(solver::infiniteCost, reshard.cost + (isApart ? toCost(apart) : 0));
+  solver::Cost launch = toCost(loom::getLaunchSeconds(mesh.getMachine()));
+  reshard.alone = std::min(solver::infiniteCost, reshard.cost + (cost.isCut ? launch : 0));
   return reshard;
 }
 
 const SplitProblem::Table &SplitProblem::getTable(RankedTensorType type, const Column &makes,
                                                   const Column &needs, Passage passage) {
-  std::vector<const void *> key{type.getAsOpaquePointer(),
-                                reinterpret_cast<const void *>(static_cast<uintptr_t>(passage))};
+  uintptr_t kind = passage.isDeclared | passage.isInKernel << 1 | passage.cutsAlone << 2;
+  std::vector<const void *> key{type.getAsOpaquePointer(), reinterpret_cast<const void *>(kind)};
   for (ShardingAttr source : makes.shardings)
     key.push_back(source.getAsOpaquePointer());
   key.push_back(nullptr);
@@ -506,14 +508,16 @@ const SplitProblem::Table &SplitProblem::getTable(RankedTensorType type, const C
   entry->second.reserve(sources.size() * targets.size());
   for (auto [source, from] : llvm::zip_equal(makes.shardings, sources))
     for (auto [target, to] : llvm::zip_equal(needs.shardings, targets)) {
-      if (passage == Passage::Declared && source.getUnreduced() != target.getUnreduced()) {
+      if (passage.isDeclared && source.getUnreduced() != target.getUnreduced()) {
         entry->second.push_back(solver::infiniteCost);
         continue;
       }
       SplitPrices::Reshard &reshard = reshards.get(from, to);
       if (!reshard.isKnown())
         reshard = findReshard(type, source, target);
-      entry->second.push_back(passage == Passage::InKernel ? reshard.apart : reshard.cost);
+      entry->second.push_back(passage.isInKernel  ? reshard.apart
+                              : passage.cutsAlone ? reshard.alone
+                                                  : reshard.cost);
     }
   return entry->second;
 }
@@ -539,16 +543,15 @@ std::pair<unsigned, size_t> SplitProblem::getSource(Value value, Operation *read
 /// Adds the cost to reshard what `from` makes for `to`; if one operation reads a value twice, both
 /// times. Values for another stage are resharded before they are sent, once for each sharding.
 void SplitProblem::addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
-                           RankedTensorType type, Operation *payer, Operation *receiver,
-                           bool isInKernel) {
+                           RankedTensorType type, Passage passage, Operation *payer,
+                           Operation *receiver) {
   const Column &makes = nodes[from].tensors[fromTensor], &needs = nodes[to].tensors[toTensor];
   size_t rows = makes.of.size(), columns = needs.of.size();
   tableBytes += rows * columns * sizeof(solver::Cost) * (receiver ? 2 : 1);
   if (isTooLarge())
     return;
-  Passage passage = nodes[from].splits.empty() ? Passage::Declared
-                    : isInKernel               ? Passage::InKernel
-                                               : Passage::Made;
+  passage.isDeclared = nodes[from].splits.empty();
+  passage.isInKernel &= !passage.isDeclared;
   const Table &table = getTable(type, makes, needs, passage);
   Table sent;
   if (receiver)
@@ -599,7 +602,7 @@ void SplitProblem::connectReturn(func::FuncOp func) {
     auto state = func.getResultAttrOfType<StringAttr>(i, loom::kState);
     if (auto kept = stateNodes.find(state); state && kept != stateNodes.end()) {
       Operation *producer = value.getDefiningOp();
-      addEdge(node, 0, kept->second, 0, type, producer ? producer : terminator);
+      addEdge(node, 0, kept->second, 0, type, {}, producer ? producer : terminator);
       continue;
     }
     auto given = func.getResultAttrOfType<ShardingAttr>(i, kSharding);
@@ -618,13 +621,23 @@ static Operation *getPayer(Value value, Operation *reader) {
   return producer && !isFloating(producer) ? producer : reader;
 }
 
+static Operation *getOnlyReader(Value value) {
+  return value.hasOneUse() ? *value.getUsers().begin() : nullptr;
+}
+
+bool SplitProblem::cutsAlone(Value value, Operation *reader) const {
+  Operation *producer = value.getDefiningOp();
+  return producer && !isFloating(producer) && !isa<loom::GetWeightOp>(producer) &&
+         !(reader && loom::joinsLookups(reader, libraries));
+}
+
 void SplitProblem::connectReceived(Value value) {
   for (OpOperand *use : loom::listUses(value)) {
     auto [source, tensor] = getSource(value);
     auto [target, first] = getSource(value, use->getOwner());
     if (target != source && !edges.contains(std::minmax(source, target)))
       addEdge(source, tensor, target, first, cast<RankedTensorType>(value.getType()),
-              value.getDefiningOp(), use->getOwner());
+              {.cutsAlone = cutsAlone(value, nullptr)}, value.getDefiningOp(), use->getOwner());
   }
 }
 
@@ -633,9 +646,10 @@ void SplitProblem::connectOperations(func::FuncOp func) {
     unsigned node = opNodes.lookup(&op);
     for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
       auto [source, tensor] = getSource(operand, &op);
-      addEdge(source, tensor, node, i, cast<RankedTensorType>(operand.getType()),
-              getPayer(operand, &op), nodes[source].isReceived ? &op : nullptr,
-              loom::staysInRegisters(operand, libraries));
+      Passage passage{.isInKernel = loom::staysInRegisters(operand, libraries),
+                      .cutsAlone = cutsAlone(operand, &op)};
+      addEdge(source, tensor, node, i, cast<RankedTensorType>(operand.getType()), passage,
+              getPayer(operand, &op), nodes[source].isReceived ? &op : nullptr);
     }
     for (Value result : op.getResults())
       connectReceived(result);
@@ -643,6 +657,7 @@ void SplitProblem::connectOperations(func::FuncOp func) {
       if (auto value = valueNodes.find(result); value != valueNodes.end())
         addEdge(node, op.getNumOperands() + i, value->second, 0,
                 cast<RankedTensorType>(result.getType()),
+                {.cutsAlone = cutsAlone(result, getOnlyReader(result))},
                 result.use_empty() ? &op
                                    : getPayer(result, loom::listUses(result).front()->getOwner()));
   }

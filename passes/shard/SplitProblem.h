@@ -123,10 +123,10 @@ private:
   };
 
   /// What lies between two nodes.
-  enum class Passage {
-    Made,
-    InKernel, ///< nothing, if no message does
-    Declared, ///< a value: its readers take it with the sums that it leaves partial
+  struct Passage {
+    bool isDeclared = false; ///< from a value: its readers take it with the sums it leaves partial
+    bool isInKernel = false; ///< nothing, if neither a message nor a cut does
+    bool cutsAlone = false;  ///< to cut out a device's part is a kernel of its own
   };
 
   bool splitsBatch(dist::ShardingAttr sharding) const;
@@ -148,6 +148,9 @@ private:
   /// Whether all operands are made in partial sums by some way to split their operations, and the
   /// operation is one that may take them so.
   bool mayPassSums(mlir::Operation *op) const;
+  /// Whether no kernel that reads the value cuts a device's part out of it. Weights and what floats
+  /// are not cut.
+  bool cutsAlone(mlir::Value value, mlir::Operation *reader) const;
   /// Whether the value has a node of its own; otherwise its one reader takes it from its producer.
   bool needsNode(mlir::Value value) const;
   void addValue(mlir::Value value);
@@ -158,8 +161,8 @@ private:
   void connectOperations(mlir::func::FuncOp func);
   void connectReturn(mlir::func::FuncOp func);
   void addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
-               mlir::RankedTensorType type, mlir::Operation *payer,
-               mlir::Operation *receiver = nullptr, bool isInKernel = false);
+               mlir::RankedTensorType type, Passage passage, mlir::Operation *payer,
+               mlir::Operation *receiver = nullptr);
   /// The place in the use's tables where its nodes have these strategies, the lower node first.
   size_t getPlace(const Use &use, size_t first, size_t second) const;
   solver::Cost getReshards(const Link &link, size_t first, size_t second) const;

@@ -36,7 +36,7 @@ static double getPartialSeconds(RankedTensorType type, const Sharding &from, con
 }
 
 /// The time to cut a device's part out of what it has, which is a copy, as is padding a whole
-/// dimension to equal parts. Fusion may spare it, but not before a library call.
+/// dimension to equal parts, without a launch.
 static double getCutSeconds(RankedTensorType type, const Sharding &from, const Sharding &to,
                             const Mesh &mesh) {
   auto whole = static_cast<double>(loom::getByteSize(getLocalType(type, from, mesh)));
@@ -111,7 +111,9 @@ ReshardCost gridloom::getReshardCost(RankedTensorType type, const Sharding &from
   MoveCost move = getMoveCost(type, reduced, to, mesh);
   cost.seconds += move.seconds;
   cost.order += move.copySeconds;
-  cost.cuts += getCutSeconds(type, reduced, to, mesh) + getTrimSeconds(type, reduced, to, mesh);
+  double cut = getCutSeconds(type, reduced, to, mesh);
+  cost.isCut = cut > 0;
+  cost.cuts += cut + getTrimSeconds(type, reduced, to, mesh);
   return cost;
 }
 

@@ -13,8 +13,8 @@ namespace gridloom {
 struct ReshardCost {
   double seconds = 0; ///< of messages
   double order = 0;   ///< to put in order what they send
-  double cuts =
-      0; ///< to cut out a device's part, to pad it and to cut padding: fusion may spare it
+  double cuts = 0; ///< to cut out a device's part, to pad it and to cut padding, without launches
+  bool isCut = false; ///< whether a device's part is cut out: a kernel, if its reader cannot do it
 };
 
 /// A reduction of what is partial, into parts where `to` has such, then the moves of getMoveCost;

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/solver/Solver.h"
 
+#include "compiler/solver/Elimination.h"
 #include "compiler/solver/Enumeration.h"
 #include "compiler/solver/Fold.h"
 #include "compiler/solver/Search.h"
@@ -84,7 +85,9 @@ TEST(Search, FindsTheOptimaOfSmallProblemsAndNoBoundAboveThem) {
     if (!optimum || !folding.fold().empty() || folding.getModel().limits.empty())
       continue;
     Network network(folding.getModel());
-    Search search(network, 1);
+    Elimination elimination(network);
+    bool isNarrow = seed % 2 == 0 && elimination.plan(1e6, 1e7);
+    Search search(network, 1, isNarrow ? &elimination : nullptr);
     for (int round = 0; round < 200 && !search.isOptimal(0); ++round) {
       search.runRound();
       ASSERT_LE(search.getBound(), double(*optimum)) << "seed " << seed;
@@ -143,6 +146,83 @@ static Problem makeLayers(size_t count, bool isShared) {
         problem.edgeCosts.addRow(tables[static_cast<size_t>(k)]);
     }
   return problem;
+}
+
+/// A random problem whose limit allows everything, and its optimum, if it has one.
+static std::optional<Cost> makeUnlimited(uint64_t seed, Problem &problem) {
+  problem = makeRandomProblem(seed, {8, 12, 4, 2.5});
+  problem.usageLimit = 1'000'000;
+  return findOptimum(problem);
+}
+
+// Without enumeration and folds that would leave nothing to eliminate.
+TEST(Elimination, EqualsExhaustiveSearch) {
+  int numSolved = 0, numChanged = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    Problem problem;
+    std::optional<Cost> optimum = makeUnlimited(seed, problem);
+    if (!optimum)
+      continue;
+    Model model(problem);
+    Network network(model);
+    Elimination elimination(network);
+    ASSERT_TRUE(elimination.plan(1e7, 1e8)) << "seed " << seed;
+    std::vector<uint32_t> chosen = elimination.solve();
+    double cost = network.getCost(chosen);
+    EXPECT_EQ(cost, double(*optimum)) << "seed " << seed;
+    EXPECT_EQ(evaluate(problem, network.toProblem(chosen, model)).cost, *optimum);
+    // With added costs what was best costs no less than what is best now.
+    Random random(seed);
+    std::vector<double> added(network.costs.size());
+    for (double &cost : added)
+      cost = double(random.below(50));
+    auto getAll = [&](const std::vector<uint32_t> &strategies) {
+      double all = network.getCost(strategies);
+      for (uint32_t node = 0; node < network.getNumNodes(); ++node)
+        all += added[network.costsAt[node] + strategies[node]];
+      return all;
+    };
+    std::vector<uint32_t> other = elimination.solve(added);
+    EXPECT_LE(getAll(other), getAll(chosen)) << "seed " << seed;
+    EXPECT_GE(network.getCost(other), cost) << "seed " << seed;
+    numChanged += other != chosen;
+    ++numSolved;
+  }
+  EXPECT_GT(numSolved, 100);
+  EXPECT_GT(numChanged, 50);
+}
+
+TEST(Elimination, LeavesWideNetworks) {
+  Problem problem = makeRandomProblem(7, large);
+  Network network{Model(problem)};
+  EXPECT_FALSE(Elimination(network).plan(1e6, 1e7));
+  Network narrow{Model(makeLayers(50, true))};
+  EXPECT_TRUE(Elimination(narrow).plan(1e6, 1e7));
+  EXPECT_FALSE(Elimination(narrow).plan(1e6, 100));
+}
+
+/// Layers of two strategies that are as good; a change between layers costs 1. The ends of the
+/// program prefer the second one a little.
+TEST(Solver, LeavesNoSeamBetweenEqualLayers) {
+  constexpr uint32_t count = 200;
+  Problem problem;
+  for (uint32_t node = 0; node < count; ++node) {
+    problem.intervals.push_back({node, node + 1});
+    bool isEnd = node < 2 || node + 2 >= count;
+    addRows(problem.costs, {{isEnd ? 3 : 2, 2}});
+    addRows(problem.usages, {{1, 1}});
+    for (uint32_t back : {1U, 2U}) // shortcuts, so that no chain folds away
+      if (node >= back) {
+        problem.edges.push_back({node - back, node});
+        problem.edgeCosts.addRow(std::vector<int64_t>{0, 1, 1, 0});
+      }
+  }
+  problem.usageLimit = count;
+  Solution solution = solve(problem, {});
+  EXPECT_EQ(solution.fault, "");
+  EXPECT_EQ(solution.progress.cost, 2 * int64_t(count));
+  EXPECT_EQ(solution.progress.lowerBound, 2 * int64_t(count));
+  EXPECT_EQ(solution.assignment, Assignment(count, 1));
 }
 
 TEST(Network, LayersShareTables) {

@@ -21,7 +21,9 @@
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/MoveCost.h"
 #include "dialects/dist/Splits.h"
+#include "dialects/loom/Kernels.h"
 #include "dialects/loom/Work.h"
+#include "passes/shard/StageCuts.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
@@ -75,6 +77,7 @@ private:
   };
   struct Read {
     size_t operation, operand;
+    bool cutsAlone; ///< cutting out a device's part for it takes a kernel
   };
   struct Value {
     mlir::RankedTensorType type;
@@ -85,6 +88,7 @@ private:
     /// reader.
     std::vector<dist::ShardingAttr> places;
     bool isWeight = false, isInKernel = false;
+    bool cutsAlone = false; ///< the same, for its place between maker and readers
     std::map<std::vector<const void *>, double> known;
   };
 
@@ -196,6 +200,7 @@ private:
       value.maker = static_cast<int64_t>(numbers.lookup(maker));
       value.result = maker->getNumOperands();
     }
+    value.cutsAlone = cutsAlone(maker, made.hasOneUse() ? *made.getUsers().begin() : nullptr);
     bool isReturned = false;
     int64_t ready = value.maker;
     for (mlir::OpOperand &use : made.getUses()) {
@@ -203,7 +208,8 @@ private:
         isReturned = true;
         continue;
       }
-      value.reads.push_back({numbers.lookup(use.getOwner()), use.getOperandNumber()});
+      value.reads.push_back({numbers.lookup(use.getOwner()), use.getOperandNumber(),
+                             cutsAlone(maker, use.getOwner())});
       ready = std::max(ready, static_cast<int64_t>(value.reads.back().operation));
     }
     if (value.isWeight)
@@ -267,26 +273,41 @@ private:
     return places;
   }
 
-  /// The cost of changing a value's sharding, in picoseconds.
-  double getPrice(mlir::RankedTensorType type, dist::ShardingAttr from, dist::ShardingAttr to,
-                  bool isInKernel = false) {
-    if (from == to)
-      return 0;
-    auto [entry, isNew] = prices.try_emplace({type, from, to}, std::pair(0.0, 0.0));
-    if (isNew) {
-      dist::Sharding source(from), target(to);
-      auto [seconds, copies] = getSecondsBetween(type, source, target);
-      entry->second.first = round(seconds + copies);
-      if (seconds > 0)
-        entry->second.second = round(getApartSeconds(type, source, target));
-    }
-    return entry->second.first + (isInKernel ? entry->second.second : 0);
+  /// Whether no kernel that reads what `maker` makes cuts a device's part out of it. Devices make
+  /// their parts of weights and of what floats.
+  bool cutsAlone(mlir::Operation *maker, mlir::Operation *reader) const {
+    loom::Libraries libraries = loom::Libraries::of(mesh.getMachine(), !countsAll);
+    return maker && !isFloating(maker) && !mlir::isa<loom::GetWeightOp>(maker) &&
+           !(reader && loom::joinsLookups(reader, libraries));
   }
 
-  /// Seconds of communication, and of copies before and after it.
-  std::pair<double, double> getSecondsBetween(mlir::RankedTensorType type,
-                                              const dist::Sharding &from,
-                                              const dist::Sharding &to) const {
+  /// The cost of changing a value's sharding, in picoseconds.
+  double getPrice(mlir::RankedTensorType type, dist::ShardingAttr from, dist::ShardingAttr to,
+                  bool isInKernel, bool cutsAlone) {
+    if (from == to)
+      return 0;
+    auto [entry, isNew] = prices.try_emplace({type, from, to});
+    Price &price = entry->second;
+    if (isNew) {
+      dist::Sharding source(from), target(to);
+      Between between = getMove(type, source, target);
+      price.all = round(between.seconds + between.copies);
+      if (between.seconds > 0 || between.isCut)
+        price.apart = round(getApartSeconds(type, source, target));
+      if (between.isCut)
+        price.alone = round(mesh.getMachine().kinds.front().launchSeconds);
+    }
+    return price.all + (isInKernel ? price.apart : cutsAlone ? price.alone : 0);
+  }
+
+  struct Between {
+    double seconds; ///< of communication
+    double copies;  ///< seconds, before and after it
+    bool isCut;     ///< whether a device's part is cut out of a larger one
+  };
+
+  Between getMove(mlir::RankedTensorType type, const dist::Sharding &from,
+                  const dist::Sharding &to) const {
     using cluster::Collective;
     // Partial sums may be reduced over some axes, but never arise from a value that is not partial.
     if (!to.unreduced.empty()) {
@@ -297,9 +318,9 @@ private:
       bool isPossible = reduced.size() + to.unreduced.size() == from.unreduced.size() &&
                         from.reduction == dist::ReductionKind::Sum && from.dims == to.dims;
       if (!isPossible)
-        return {std::numeric_limits<double>::infinity(), 0};
+        return {std::numeric_limits<double>::infinity(), 0, false};
       return {reduced.empty() ? 0 : getSeconds(Collective::AllReduce, bytesOf(type, from), reduced),
-              0};
+              0, false};
     }
     dist::Sharding now = from;
     double seconds = 0, copies = 0;
@@ -327,7 +348,10 @@ private:
     now.unreduced.clear();
     dist::MoveCost move = dist::getMoveCost(type, now, to, mesh);
     seconds += move.seconds;
-    copies += move.copySeconds + getCutSeconds(type, now, to); // the cut only with countsAll
+    auto [parts, isPadded] = countCutParts(type, now, to);
+    copies += move.copySeconds;
+    if (parts > 1 && countsAll)
+      copies += getCutSeconds(bytesOf(type, now), parts, isPadded);
     // A gathered dimension loses its padding, unless that is behind all elements.
     int64_t before = 1;
     for (size_t dim = 0; dim < to.dims.size(); ++dim) {
@@ -337,7 +361,7 @@ private:
         copies += getPaddingSeconds(bytesOf(type, to));
       before *= dist::getLocalType(type, to, mesh).getDimSize(dim);
     }
-    return {seconds, copies};
+    return {seconds, copies, parts > 1};
   }
 
   /// A kernel that copies so many bytes, with countsAll.
@@ -358,10 +382,10 @@ private:
                      : mesh.getMachine().kinds.front().launchSeconds;
   }
 
-  /// The copy of a device's part out of a larger one, and of the padding before it.
-  double getCutSeconds(mlir::RankedTensorType type, const dist::Sharding &from,
-                       const dist::Sharding &to) const {
-    double bytes = bytesOf(type, from), parts = 1;
+  /// Into how many parts what a device has is cut, and whether it is padded before.
+  std::pair<double, bool> countCutParts(mlir::RankedTensorType type, const dist::Sharding &from,
+                                        const dist::Sharding &to) const {
+    double parts = 1;
     bool isPadded = false;
     for (size_t dim = 0; dim < to.dims.size(); ++dim) {
       const dist::Sharding::Dim &have = from.dims[dim], &want = to.dims[dim];
@@ -374,11 +398,14 @@ private:
       isPadded |=
           here > 1 && have.axes.empty() && type.getDimSize(dim) % (here * want.granule) != 0;
     }
-    if (parts == 1 || !countsAll)
-      return 0;
+    return {parts, isPadded};
+  }
+
+  /// The copy of a device's part out of a larger one, and of the padding before it, without a
+  /// launch: one kind of device, one class of work.
+  double getCutSeconds(double bytes, double parts, bool isPadded) const {
     cluster::Work copy;
     copy.readBytes = copy.writtenBytes = bytes / parts + (isPadded ? bytes : 0);
-    // Without a launch of its own: one kind of device, one class of work.
     const cluster::DeviceKind &kind = mesh.getMachine().kinds.front();
     return cluster::getComputeSeconds(kind, copy) - kind.launchSeconds;
   }
@@ -397,15 +424,16 @@ private:
     if (!isNew)
       return entry->second;
     if (value.places.empty())
-      return entry->second = getPrice(value.type, made, needs.front(), value.isInKernel);
+      return entry->second = getPrice(value.type, made, needs.front(), value.isInKernel,
+                                      value.reads.front().cutsAlone);
     double least = std::numeric_limits<double>::infinity();
     for (dist::ShardingAttr place : value.places) {
       double cost = tieOf(value.type, place);
       if (made)
-        cost += getPrice(value.type, made, place);
-      for (dist::ShardingAttr need : needs)
+        cost += getPrice(value.type, made, place, /*isInKernel=*/false, value.cutsAlone);
+      for (auto [read, need] : llvm::zip_equal(value.reads, needs))
         cost += place.getUnreduced() == need.getUnreduced()
-                    ? getPrice(value.type, place, need)
+                    ? getPrice(value.type, place, need, /*isInKernel=*/false, read.cutsAlone)
                     : std::numeric_limits<double>::infinity();
       least = std::min(least, cost);
     }
@@ -439,9 +467,12 @@ private:
   std::map<size_t, std::vector<Value>> readyAt; ///< keyed by the last operation that uses them
   std::vector<double> rest; ///< the least cost of the operations from each index on
   std::vector<const Way *> chosen;
-  llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>,
-                 std::pair<double, double>>
-      prices; ///< second: the extra cost if the value would otherwise stay in a kernel
+  struct Price {
+    double all = 0;
+    double apart = 0; ///< more, if the value would otherwise stay in a kernel
+    double alone = 0; ///< more, if the reader cannot cut out a device's part itself
+  };
+  llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>, Price> prices;
   double best = 0;
   uint64_t tried = 0;
 };

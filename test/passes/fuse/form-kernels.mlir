@@ -167,6 +167,39 @@ func.func @gather(%t: tensor<10x4x16xf32>, %i: tensor<8xi64>, %x: tensor<8x4x16x
 
 // -----
 
+// A table is split along its rows: the kernel that looks them up also finds out which are its own, from indices that may be negative.
+// CHECK-LABEL: func.func @own_rows
+// CHECK-NEXT: %[[P:.*]] = dist.axis_index
+// CHECK-NEXT: %[[R:.*]] = plan.call @k_{{.*}}(%arg1, %[[P]], %arg0)
+// CHECK-NEXT: return %[[R]]
+// CHECK: plan.kernel
+// CHECK: loom.gather
+// CHECK-NOT: plan.kernel
+dist.mesh @mesh <["y" = 4]>
+func.func @own_rows(%t: tensor<10x16xf32>, %i: tensor<8xi64>) -> tensor<8x16xf32> {
+  %none = loom.constant dense<0.0> : tensor<8x16xf32>
+  %all = loom.constant dense<40> : tensor<8xi64>
+  %rows = loom.constant dense<10> : tensor<i64>
+  %first = loom.constant dense<0> : tensor<8xi64>
+  %last = loom.constant dense<9> : tensor<8xi64>
+  %from_end = loom.add %i, %all : tensor<8xi64>
+  %is_negative = loom.compare lt %i, %first : (tensor<8xi64>, tensor<8xi64>) -> tensor<8xi1>
+  %index = loom.select %is_negative, %from_end, %i : tensor<8xi1>, tensor<8xi64>
+  %place = dist.axis_index ["y"] : tensor<i64>
+  %start = loom.multiply %place, %rows : tensor<i64>
+  %starts = loom.broadcast %start dims = [] : (tensor<i64>) -> tensor<8xi64>
+  %local = loom.subtract %index, %starts : tensor<8xi64>
+  %low = loom.maximum %local, %first : tensor<8xi64>
+  %inside = loom.minimum %low, %last : tensor<8xi64>
+  %found = loom.gather %t, %inside dim = 0 : (tensor<10x16xf32>, tensor<8xi64>) -> tensor<8x16xf32>
+  %mine = loom.compare eq %local, %inside : (tensor<8xi64>, tensor<8xi64>) -> tensor<8xi1>
+  %mask = loom.broadcast %mine dims = [0] : (tensor<8xi1>) -> tensor<8x16xi1>
+  %own = loom.select %mask, %found, %none : tensor<8x16xi1>, tensor<8x16xf32>
+  return %own : tensor<8x16xf32>
+}
+
+// -----
+
 // These get their own kernels: a transpose of rows, a reduction of columns, a concatenation.
 // CHECK-LABEL: func.func @alone
 // CHECK-NEXT: plan.call @k_exp_0

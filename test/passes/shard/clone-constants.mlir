@@ -1,4 +1,5 @@
 // RUN: gridloom-opt %s --dist-clone-constants | FileCheck %s
+// RUN: gridloom-opt %s --dist-clone-constants=tables=tab* | FileCheck %s --check-prefix=TABLES
 
 // The zeros of two activations become two constants, so that a split of one does not affect the other.
 // CHECK-LABEL: func.func @shared
@@ -52,4 +53,31 @@ func.func @biases(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> (tensor<4x8xf32>,
   %4 = loom.multiply %2, %w : tensor<4x8xf32>
   %5 = loom.multiply %3, %w : tensor<4x8xf32>
   return %4, %5 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// A table that is looked up and multiplied gets a second copy if `tables` names it; one that is only looked up does not.
+// CHECK-LABEL: func.func @tied
+// CHECK: loom.get_weight @table
+// CHECK: loom.get_weight @other
+// CHECK-NOT: loom.get_weight
+// CHECK: return
+// TABLES-LABEL: func.func @tied
+// TABLES: %[[A:.*]] = loom.get_weight @table
+// TABLES: %[[C:.*]] = loom.get_weight @other
+// TABLES: loom.gather %[[A]]
+// TABLES: loom.gather %[[C]]
+// TABLES: loom.gather %[[C]]
+// TABLES: %[[B:.*]] = loom.get_weight @table
+// TABLES: loom.dot_general %{{.*}}, %[[B]]
+loom.weight @table : tensor<32x8xf32> from <"", offset = 160, bytes = 1024>
+loom.weight @other : tensor<32x8xf32> from <"", offset = 1184, bytes = 1024>
+func.func @tied(%i: tensor<4xi64>) -> (tensor<4x32xf32>, tensor<4x8xf32>) {
+  %table = loom.get_weight @table : tensor<32x8xf32>
+  %other = loom.get_weight @other : tensor<32x8xf32>
+  %0 = loom.gather %table, %i dim = 0 : (tensor<32x8xf32>, tensor<4xi64>) -> tensor<4x8xf32>
+  %1 = loom.gather %other, %i dim = 0 : (tensor<32x8xf32>, tensor<4xi64>) -> tensor<4x8xf32>
+  %2 = loom.gather %other, %i dim = 0 : (tensor<32x8xf32>, tensor<4xi64>) -> tensor<4x8xf32>
+  %3 = loom.dot_general %0, %table batch = [] x [] contract = [1] x [1] : (tensor<4x8xf32>, tensor<32x8xf32>) -> tensor<4x32xf32>
+  %4 = loom.add %1, %2 : tensor<4x8xf32>
+  return %3, %4 : tensor<4x32xf32>, tensor<4x8xf32>
 }

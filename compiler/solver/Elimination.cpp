@@ -1,0 +1,166 @@
+//===- Elimination.cpp - the best assignment of a narrow network ----------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/solver/Elimination.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+using namespace gridloom::solver;
+
+//===----------------------------------------------------------------------===//
+// The order
+//===----------------------------------------------------------------------===//
+
+bool Elimination::plan(double mostEntries, double mostTries) {
+  size_t numNodes = network.getNumNodes();
+  std::vector<std::set<uint32_t>> neighbours(numNodes);
+  for (uint32_t node = 0; node < numNodes; ++node)
+    for (const Network::Link &link : network.getLinks(node))
+      neighbours[node].insert(link.node);
+  // Infinitely many if too many, so that nodes with many neighbours are not counted over and over.
+  auto countEntries = [&](uint32_t node) {
+    double entries = 1;
+    for (uint32_t other : neighbours[node])
+      if ((entries *= network.size[other]) > mostEntries)
+        return std::numeric_limits<double>::infinity();
+    return entries;
+  };
+  // Greedily the smallest table, as in the order of least weight.
+  std::set<std::pair<double, uint32_t>> next;
+  std::vector<double> entries(numNodes);
+  for (uint32_t node = 0; node < numNodes; ++node)
+    next.emplace(entries[node] = countEntries(node), node);
+  double allEntries = 0, allTries = 0;
+  steps.clear();
+  rank.resize(numNodes);
+  while (!next.empty()) {
+    auto [size, node] = *next.begin();
+    next.erase(next.begin());
+    allEntries += size;
+    allTries += size * network.size[node];
+    if (allEntries > mostEntries || allTries > mostTries)
+      return false;
+    rank[node] = steps.size();
+    std::set<uint32_t> scope = std::move(neighbours[node]);
+    steps.push_back({node, {scope.begin(), scope.end()}});
+    for (uint32_t other : scope) {
+      neighbours[other].erase(node);
+      neighbours[other].insert(scope.begin(), scope.end());
+      neighbours[other].erase(other);
+      next.erase({entries[other], other});
+      next.emplace(entries[other] = countEntries(other), other);
+    }
+  }
+  tablesToRead.assign(numNodes, {});
+  for (size_t i = 0; i < steps.size(); ++i) {
+    std::vector<uint32_t> &scope = steps[i].scope;
+    std::sort(scope.begin(), scope.end(),
+              [&](uint32_t a, uint32_t b) { return rank[a] > rank[b]; });
+    if (!scope.empty())
+      tablesToRead[rank[scope.back()]].push_back(i);
+  }
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// The tables
+//===----------------------------------------------------------------------===//
+
+/// The costs that depend on the step's node: of its edges to nodes that are left, and of earlier
+/// steps.
+std::vector<Elimination::Part> Elimination::listParts(size_t step) const {
+  const auto &[node, scope] = steps[step];
+  auto findPlace = [&](uint32_t other) {
+    return size_t(std::find(scope.begin(), scope.end(), other) - scope.begin());
+  };
+  std::vector<Part> parts;
+  for (const Network::Link &link : network.getLinks(node)) {
+    if (rank[link.node] < step)
+      continue;
+    Part part{network.getRow(link, node, 0), std::vector<size_t>(scope.size()), 0};
+    size_t place = findPlace(link.node);
+    part.strides[place] = network.size[node];
+    part.depth = place + 1;
+    parts.push_back(std::move(part));
+  }
+  for (size_t earlier : tablesToRead[step]) {
+    Part part{tables[earlier].data(), std::vector<size_t>(scope.size()), 0};
+    const std::vector<uint32_t> &read = steps[earlier].scope; // ends with the node
+    size_t stride = network.size[node];
+    for (size_t i = read.size() - 1; i-- > 0;) {
+      size_t place = findPlace(read[i]);
+      part.strides[place] = stride;
+      part.depth = std::max(part.depth, place + 1);
+      stride *= network.size[read[i]];
+    }
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+void Elimination::eliminate(size_t step, std::span<const double> added) {
+  const auto &[node, scope] = steps[step];
+  size_t size = network.size[node], depth = scope.size(), entries = 1;
+  for (uint32_t other : scope)
+    entries *= network.size[other];
+  std::vector<Part> parts = listParts(step);
+  tables[step].reserve(entries);
+  choices[step].reserve(entries);
+  // sums[d]: by the node's strategy, all parts that the first d nodes of the scope decide.
+  std::vector<std::vector<double>> sums(depth + 1, std::vector<double>(size));
+  for (size_t k = 0; k < size; ++k) {
+    size_t at = network.costsAt[node] + k;
+    sums[0][k] = network.costs[at] + (added.empty() ? 0 : added[at]);
+  }
+  std::vector<uint32_t> at(depth);
+  auto addParts = [&](size_t d) {
+    if (d > 0)
+      sums[d] = sums[d - 1];
+    for (const Part &part : parts) {
+      if (part.depth != d)
+        continue;
+      const double *costs = part.costs;
+      for (size_t i = 0; i < d; ++i)
+        costs += part.strides[i] * at[i];
+      for (size_t k = 0; k < size; ++k)
+        sums[d][k] += costs[k];
+    }
+  };
+  for (size_t d = 0; d <= depth; ++d)
+    addParts(d);
+  for (;;) {
+    const std::vector<double> &last = sums[depth];
+    auto best = std::min_element(last.begin(), last.end());
+    tables[step].push_back(*best);
+    choices[step].push_back(uint32_t(best - last.begin()));
+    size_t d = depth;
+    while (d > 0 && ++at[d - 1] == network.size[scope[d - 1]])
+      at[--d] = 0;
+    if (d == 0)
+      break;
+    for (; d <= depth; ++d)
+      addParts(d);
+  }
+  for (size_t earlier : tablesToRead[step])
+    tables[earlier] = {};
+}
+
+std::vector<uint32_t> Elimination::solve(std::span<const double> added) {
+  tables.assign(steps.size(), {});
+  choices.assign(steps.size(), {});
+  for (size_t step = 0; step < steps.size(); ++step)
+    eliminate(step, added);
+  std::vector<uint32_t> chosen(network.getNumNodes());
+  for (size_t step = steps.size(); step-- > 0;) {
+    const auto &[node, scope] = steps[step];
+    size_t entry = 0;
+    for (uint32_t other : scope)
+      entry = entry * network.size[other] + chosen[other];
+    chosen[node] = choices[step][entry];
+  }
+  return chosen;
+}

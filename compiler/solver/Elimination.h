@@ -1,0 +1,57 @@
+//===- Elimination.h - the best assignment of a narrow network --*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_SOLVER_ELIMINATION_H
+#define GRIDLOOM_SOLVER_ELIMINATION_H
+
+#include "compiler/solver/Network.h"
+
+namespace gridloom::solver {
+
+/// The cheapest assignment of a network, without limits of memory, by nonserial dynamic programming
+/// (Bertele, Brioschi, Nonserial Dynamic Programming, 1972; bucket elimination in Dechter,
+/// Artificial Intelligence 113 (1999), section 3). Nodes are eliminated one by one: a table of a
+/// node's best strategy, by those of its neighbours, replaces it and joins them. Layers in a row
+/// stay narrow: few nodes are neighbours at any time.
+class Elimination {
+public:
+  explicit Elimination(const Network &network) : network(network) {}
+
+  /// Finds an order with small tables; false if none is found whose tables have at most this many
+  /// entries, or whose strategies tried are at most this many.
+  bool plan(double mostEntries, double mostTries);
+  /// The cheapest assignment if each strategy also costs what `added` says, which is laid out as
+  /// the network's costs or empty.
+  std::vector<uint32_t> solve(std::span<const double> added = {});
+
+private:
+  /// A node's elimination. Its neighbours at that time are sorted from the last eliminated to the
+  /// first, so that whoever reads the table next is its last dimension.
+  struct Step {
+    uint32_t node;
+    std::vector<uint32_t> scope;
+  };
+  /// Costs by the strategies of the nodes in `scope`, the last one eliminated here.
+  struct Part {
+    const double *costs;
+    std::vector<size_t>
+        strides;  ///< by node of the step's scope; 0 if the costs do not depend on it
+    size_t depth; ///< of the first nodes of the scope, all that the costs depend on
+  };
+
+  std::vector<Part> listParts(size_t step) const;
+  void eliminate(size_t step, std::span<const double> added);
+
+  const Network &network;
+  std::vector<Step> steps;
+  std::vector<size_t> rank;                      ///< of each node in `steps`
+  std::vector<std::vector<double>> tables;       ///< of each step, until it is read
+  std::vector<std::vector<uint32_t>> choices;    ///< of each step, by the strategies of its scope
+  std::vector<std::vector<size_t>> tablesToRead; ///< by step: the steps whose tables it reads
+};
+
+} // namespace gridloom::solver
+
+#endif // GRIDLOOM_SOLVER_ELIMINATION_H
