@@ -56,10 +56,8 @@ static std::optional<double> boundOn(const MeshSpec &mesh, int64_t stages, Modul
     axes.push_back(StringAttr::get(module.getContext(), axis.name));
   }
   auto bound = [&](ModuleOp seeded) { return boundSplits(seeded, axes, isOver); };
-  auto seed = [&](OpPassManager &pm) {
-    pm.addPass(createCloneConstants({{"*"}}));
-    addSeedPasses(pm, options);
-  };
+  options.mostTableBytes = std::numeric_limits<int64_t>::max();
+  auto seed = [&](OpPassManager &pm) { addSeedPasses(pm, options); };
   OwningOpRef<ModuleOp> apart = prepare(module, seed);
   std::optional<double> least = apart ? bound(*apart) : std::nullopt;
   if (!least || !(*apart)->hasAttr(kUnpacked))

@@ -38,6 +38,9 @@ static constexpr size_t kMaxSearched = 4;
 static constexpr size_t kMaxMeshes = 2;
 /// The most stages that are searched when the user gives no mesh.
 static constexpr int64_t kMaxSearchedStages = 8;
+/// A table may have two copies if one takes at most this part of the memory: a search counts both
+/// even where its readers could share one.
+static constexpr int64_t kTableShare = 8;
 
 namespace {
 enum class Use { Data, Tensor, Pipeline, Search, Random, Any };
@@ -633,6 +636,9 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
     choice.memoryLimit = choice.machine.getMemoryBytes();
   for (Candidate &candidate : choice.candidates) {
     candidate.options.searchMemory = request.memoryLimit;
+    if (!candidate.options.search.empty())
+      candidate.options.mostTableBytes = choice.memoryLimit ? choice.memoryLimit / kTableShare
+                                                            : std::numeric_limits<int64_t>::max();
     candidate.options.limits = std::make_shared<SearchLimits>(
         SearchLimits{request.limits.isOver, request.limits.mostSteps});
   }

@@ -419,29 +419,29 @@ void Trials::finishSearches() {
   }
 }
 
-/// If nothing fits, runs searches that found no splits within the limit again without one. They cut
-/// stages before they know the splits and estimate memory, so such a plan may fit all the same.
+/// If nothing fits, repeats without a limit the searches that found no splits within it. A search
+/// only estimates memory, and cuts stages before it knows the splits, so such a plan may still fit.
 void Trials::searchWithoutLimit() {
-  SmallVector<size_t> refused;
-  for (auto [i, candidate] : llvm::enumerate(choice.candidates))
-    if (candidate.options.searchMemory && !candidate.options.search.empty() &&
-        candidate.verdict == Verdict::Refused && !candidate.memoryBytes)
-      refused.push_back(i);
-  std::vector<std::optional<Candidate>> fitting(refused.size());
-  auto isTaken = look(refused, 0, module, [&](size_t i, Replicas::GetProgram get) {
-    Candidate again = searchAgain(choice.candidates[refused[i]]);
-    again.options.searchMemory = 0;
-    ModuleOp program = get(module);
-    ::take(again, weigh(program, again.options, request.memory, /*estimates=*/true));
-    if (again.verdict == Verdict::Open && tryOne(again, program))
-      fitting[i] = std::move(again);
-  });
-  for (auto [index, candidate, isNew] : llvm::zip_equal(refused, fitting, isTaken)) {
-    if (!isNew || !candidate)
+  for (auto [i, candidate] : llvm::enumerate(choice.candidates)) {
+    if (!tried.empty())
+      return;
+    if (!candidate.options.searchMemory || candidate.options.search.empty() ||
+        candidate.verdict != Verdict::Refused || getNeeded(candidate))
       continue;
-    isDone[index] = true;
-    choice.candidates[index] = std::move(*candidate);
-    tried.push_back(&choice.candidates[index]);
+    Candidate again = searchAgain(candidate);
+    again.options.searchMemory = 0;
+    auto isTaken = look(i, 1, module, [&](size_t, Replicas::GetProgram get) {
+      ModuleOp program = get(module);
+      ::take(again, weigh(program, again.options, request.memory, /*estimates=*/true));
+      if (again.verdict == Verdict::Open)
+        tryOne(again, program);
+      report(&again);
+    });
+    if (!isTaken.front() || again.verdict != Verdict::Open)
+      continue;
+    isDone[i] = true;
+    candidate = std::move(again);
+    tried.push_back(&candidate);
   }
 }
 
@@ -577,8 +577,7 @@ LogicalResult Trials::run() {
   weighLayers();
   shortlist();
   finishSearches();
-  if (tried.empty())
-    searchWithoutLimit();
+  searchWithoutLimit();
   if (tried.empty())
     return refuseAll();
   // Of equal ones the first, which has the least sum.

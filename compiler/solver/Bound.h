@@ -30,7 +30,7 @@ public:
   /// The cost of the memory of each node's strategies at the prices of the best bound; laid out as
   /// the network's costs.
   const std::vector<double> &getMemoryCosts() const { return bestMemoryCosts; }
-  /// What the limits of memory cost at these prices.
+  /// The cost of the memory limits at the same prices.
   double getLimitsCost() const;
   /// Table entries that one iteration reads: the unit of work.
   size_t getWork() const;

@@ -15,7 +15,7 @@ using namespace gridloom::solver;
 // The order
 //===----------------------------------------------------------------------===//
 
-bool Elimination::plan(double mostEntries, double mostTries) {
+bool Elimination::findOrder(double mostEntries, double mostWork) {
   size_t numNodes = network.getNumNodes();
   std::vector<std::set<uint32_t>> neighbours(numNodes);
   for (uint32_t node = 0; node < numNodes; ++node)
@@ -34,17 +34,17 @@ bool Elimination::plan(double mostEntries, double mostTries) {
   std::vector<double> entries(numNodes);
   for (uint32_t node = 0; node < numNodes; ++node)
     next.emplace(entries[node] = countEntries(node), node);
-  double allEntries = 0, allTries = 0;
+  double allEntries = 0, all = 0;
   steps.clear();
-  rank.resize(numNodes);
+  stepOf.resize(numNodes);
   while (!next.empty()) {
     auto [size, node] = *next.begin();
     next.erase(next.begin());
     allEntries += size;
-    allTries += size * network.size[node];
-    if (allEntries > mostEntries || allTries > mostTries)
+    all += size * network.size[node];
+    if (allEntries > mostEntries || all > mostWork)
       return false;
-    rank[node] = steps.size();
+    stepOf[node] = steps.size();
     std::set<uint32_t> scope = std::move(neighbours[node]);
     steps.push_back({node, {scope.begin(), scope.end()}});
     for (uint32_t other : scope) {
@@ -59,11 +59,25 @@ bool Elimination::plan(double mostEntries, double mostTries) {
   for (size_t i = 0; i < steps.size(); ++i) {
     std::vector<uint32_t> &scope = steps[i].scope;
     std::sort(scope.begin(), scope.end(),
-              [&](uint32_t a, uint32_t b) { return rank[a] > rank[b]; });
+              [&](uint32_t a, uint32_t b) { return stepOf[a] > stepOf[b]; });
     if (!scope.empty())
-      tablesToRead[rank[scope.back()]].push_back(i);
+      tablesToRead[stepOf[scope.back()]].push_back(i);
   }
-  return true;
+  return countWork() <= mostWork;
+}
+
+/// Every term may be added for every entry and strategy.
+double Elimination::countWork() {
+  double sum = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const auto &[node, scope] = steps[i];
+    double tries = network.size[node];
+    for (uint32_t other : scope)
+      tries *= network.size[other];
+    sum += tries * double(1 + network.getLinks(node).size() + tablesToRead[i].size());
+  }
+  work = uint64_t(std::min(sum, 1e18));
+  return sum;
 }
 
 //===----------------------------------------------------------------------===//
@@ -72,34 +86,34 @@ bool Elimination::plan(double mostEntries, double mostTries) {
 
 /// The costs that depend on the step's node: of its edges to nodes that are left, and of earlier
 /// steps.
-std::vector<Elimination::Part> Elimination::listParts(size_t step) const {
+std::vector<Elimination::Term> Elimination::listTerms(size_t step) const {
   const auto &[node, scope] = steps[step];
   auto findPlace = [&](uint32_t other) {
     return size_t(std::find(scope.begin(), scope.end(), other) - scope.begin());
   };
-  std::vector<Part> parts;
+  std::vector<Term> terms;
   for (const Network::Link &link : network.getLinks(node)) {
-    if (rank[link.node] < step)
+    if (stepOf[link.node] < step)
       continue;
-    Part part{network.getRow(link, node, 0), std::vector<size_t>(scope.size()), 0};
+    Term term{network.getRow(link, node, 0), std::vector<size_t>(scope.size()), 0};
     size_t place = findPlace(link.node);
-    part.strides[place] = network.size[node];
-    part.depth = place + 1;
-    parts.push_back(std::move(part));
+    term.strides[place] = network.size[node];
+    term.depth = place + 1;
+    terms.push_back(std::move(term));
   }
   for (size_t earlier : tablesToRead[step]) {
-    Part part{tables[earlier].data(), std::vector<size_t>(scope.size()), 0};
+    Term term{tables[earlier].data(), std::vector<size_t>(scope.size()), 0};
     const std::vector<uint32_t> &read = steps[earlier].scope; // ends with the node
     size_t stride = network.size[node];
     for (size_t i = read.size() - 1; i-- > 0;) {
       size_t place = findPlace(read[i]);
-      part.strides[place] = stride;
-      part.depth = std::max(part.depth, place + 1);
+      term.strides[place] = stride;
+      term.depth = std::max(term.depth, place + 1);
       stride *= network.size[read[i]];
     }
-    parts.push_back(std::move(part));
+    terms.push_back(std::move(term));
   }
-  return parts;
+  return terms;
 }
 
 void Elimination::eliminate(size_t step, std::span<const double> added) {
@@ -107,31 +121,31 @@ void Elimination::eliminate(size_t step, std::span<const double> added) {
   size_t size = network.size[node], depth = scope.size(), entries = 1;
   for (uint32_t other : scope)
     entries *= network.size[other];
-  std::vector<Part> parts = listParts(step);
+  std::vector<Term> terms = listTerms(step);
   tables[step].reserve(entries);
   choices[step].reserve(entries);
-  // sums[d]: by the node's strategy, all parts that the first d nodes of the scope decide.
+  // sums[d]: by the node's strategy, all terms that the first d nodes of the scope decide.
   std::vector<std::vector<double>> sums(depth + 1, std::vector<double>(size));
   for (size_t k = 0; k < size; ++k) {
     size_t at = network.costsAt[node] + k;
     sums[0][k] = network.costs[at] + (added.empty() ? 0 : added[at]);
   }
   std::vector<uint32_t> at(depth);
-  auto addParts = [&](size_t d) {
+  auto addTerms = [&](size_t d) {
     if (d > 0)
       sums[d] = sums[d - 1];
-    for (const Part &part : parts) {
-      if (part.depth != d)
+    for (const Term &term : terms) {
+      if (term.depth != d)
         continue;
-      const double *costs = part.costs;
+      const double *costs = term.costs;
       for (size_t i = 0; i < d; ++i)
-        costs += part.strides[i] * at[i];
+        costs += term.strides[i] * at[i];
       for (size_t k = 0; k < size; ++k)
         sums[d][k] += costs[k];
     }
   };
   for (size_t d = 0; d <= depth; ++d)
-    addParts(d);
+    addTerms(d);
   for (;;) {
     const std::vector<double> &last = sums[depth];
     auto best = std::min_element(last.begin(), last.end());
@@ -143,7 +157,7 @@ void Elimination::eliminate(size_t step, std::span<const double> added) {
     if (d == 0)
       break;
     for (; d <= depth; ++d)
-      addParts(d);
+      addTerms(d);
   }
   for (size_t earlier : tablesToRead[step])
     tables[earlier] = {};

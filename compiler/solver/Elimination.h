@@ -19,12 +19,16 @@ class Elimination {
 public:
   explicit Elimination(const Network &network) : network(network) {}
 
-  /// Finds an order with small tables; false if none is found whose tables have at most this many
-  /// entries, or whose strategies tried are at most this many.
-  bool plan(double mostEntries, double mostTries);
+  /// Finds an order of elimination, greedily the smallest table first. False if the tables would
+  /// have more than `mostEntries` entries, or if filling them would take more than `mostWork`
+  /// additions.
+  bool findOrder(double mostEntries, double mostWork);
   /// The cheapest assignment if each strategy also costs what `added` says, which is laid out as
   /// the network's costs or empty.
   std::vector<uint32_t> solve(std::span<const double> added = {});
+
+  /// The most additions that `solve` takes, which are its unit of work.
+  uint64_t getWork() const { return work; }
 
 private:
   /// A node's elimination. Its neighbours at that time are sorted from the last eliminated to the
@@ -33,20 +37,23 @@ private:
     uint32_t node;
     std::vector<uint32_t> scope;
   };
-  /// Costs by the strategies of the nodes in `scope`, the last one eliminated here.
-  struct Part {
+  /// A summand of a step's table: costs by the strategies of nodes of the scope, and of the step's
+  /// node, for which they are contiguous.
+  struct Term {
     const double *costs;
     std::vector<size_t>
         strides;  ///< by node of the step's scope; 0 if the costs do not depend on it
     size_t depth; ///< of the first nodes of the scope, all that the costs depend on
   };
 
-  std::vector<Part> listParts(size_t step) const;
+  double countWork();
+  std::vector<Term> listTerms(size_t step) const;
   void eliminate(size_t step, std::span<const double> added);
 
   const Network &network;
   std::vector<Step> steps;
-  std::vector<size_t> rank;                      ///< of each node in `steps`
+  uint64_t work = 0;
+  std::vector<size_t> stepOf;                    ///< of each node in `steps`
   std::vector<std::vector<double>> tables;       ///< of each step, until it is read
   std::vector<std::vector<uint32_t>> choices;    ///< of each step, by the strategies of its scope
   std::vector<std::vector<size_t>> tablesToRead; ///< by step: the steps whose tables it reads

@@ -15,13 +15,13 @@ using namespace gridloom::solver;
 
 /// Walks of a round. More use more threads; fewer waste less if two change the same place.
 static constexpr size_t walksPerRound = 16;
-/// The walks among them that start at the bound's suggestion, if it is new.
+/// The walks among them that start at the last suggestion, if it is new.
 static constexpr size_t walksFromSuggestion = 4;
 /// The bound runs in each round until it has run so often, since its prices guide the walks.
 static constexpr int boundsAtFirst = 100;
 /// The share of all work that goes into the bound after that.
 static constexpr double boundShare = 0.2;
-/// An elimination may take as long as many rounds.
+/// Rounds between two eliminations; they take at most half of all work.
 static constexpr uint64_t roundsPerElimination = 10;
 
 Search::Search(const Network &network, unsigned numThreads, Elimination *elimination)
@@ -89,9 +89,10 @@ void Search::runRound() {
     takeChanges(found);
   suggestion.reset();
   if (hasBound)
-    takeSuggestion();
+    takeSuggestion(bound.getSuggestion());
   ++numRounds;
-  if (elimination && numRounds % roundsPerElimination == 0)
+  if (elimination && numRounds % roundsPerElimination == 0 &&
+      eliminationWork + elimination->getWork() <= boundWork + walkWork)
     eliminate();
 }
 
@@ -111,23 +112,25 @@ void Search::takeChanges(std::vector<Change> &changes) {
   state->cost = network.getCost(state->chosen); // drops the rounding errors of many changes
 }
 
-void Search::takeSuggestion() {
-  suggestion = std::make_unique<State>(network, bound.getSuggestion());
+void Search::takeSuggestion(std::vector<uint32_t> chosen) {
+  suggestion = std::make_unique<State>(network, std::move(chosen));
   if (suggestion->isBetterThan(*state))
     *state = *suggestion;
 }
 
-/// Also a bound: what the cheapest assignment costs at these prices of memory, less the limits'
+/// Also a bound: what the cheapest assignment costs at the prices of memory, less the limits'
 /// price.
 void Search::eliminate() {
   const std::vector<double> &prices = bound.getMemoryCosts();
-  State other(network, elimination->solve(prices));
-  double priced = other.cost - bound.getLimitsCost();
+  if (prices == eliminatedPrices)
+    return;
+  eliminatedPrices = prices;
+  eliminationWork += elimination->getWork();
+  takeSuggestion(elimination->solve(prices));
+  double memory = 0, limits = bound.getLimitsCost();
   for (uint32_t node = 0; node < network.getNumNodes(); ++node)
-    priced += prices[network.costsAt[node] + other.chosen[node]];
-  // Rounding errors of the prices, as in Bound.
-  eliminationBound = std::max(eliminationBound, priced - 1e-11 * std::abs(other.cost));
-  if (other.isBetterThan(*state))
-    *state = other;
-  suggestion = std::make_unique<State>(std::move(other));
+    memory += prices[network.costsAt[node] + suggestion->chosen[node]];
+  double magnitude = std::abs(suggestion->cost) + memory + limits;
+  eliminationBound =
+      std::max(eliminationBound, suggestion->cost + memory - limits - 1e-11 * magnitude);
 }

@@ -17,12 +17,13 @@
 namespace gridloom::solver {
 
 /// Searches a network in rounds. A round is a fixed list of tasks: some walks, from the best state
-/// or the bound's suggestion, and maybe an iteration of the bound. Threads share the tasks; results
-/// are applied in the order of the list, so the state after N rounds depends on N alone.
+/// or the last suggestion, and maybe an iteration of the bound; some rounds end with an
+/// elimination. Threads share the tasks; results are applied in the order of the list, so the state
+/// after N rounds depends on N alone.
 class Search {
 public:
-  /// With an elimination that is planned, its assignments at the bound's prices of memory are
-  /// tried, too. It must outlive the search.
+  /// Also tries an elimination's assignments at the bound's prices of memory, if there is one that
+  /// has an order. It must outlive the search.
   Search(const Network &network, unsigned numThreads, Elimination *elimination = nullptr);
 
   void runRound();
@@ -39,19 +40,20 @@ public:
 
 private:
   bool wantsBound() const;
-  void takeSuggestion();
+  void takeSuggestion(std::vector<uint32_t> chosen);
   void eliminate();
   void takeChanges(std::vector<Change> &changes);
 
   const Network &network;
   unsigned numThreads;
   Bound bound;
-  Elimination *elimination;
+  Elimination *elimination;             // may be null
+  std::vector<double> eliminatedPrices; // of memory, at the last elimination
   double eliminationBound = -std::numeric_limits<double>::infinity();
   std::vector<std::unique_ptr<Walk>> walks; // of each thread
   std::unique_ptr<State> state;             // the best
-  std::unique_ptr<State> suggestion;        // the bound's last one, if it is new
-  uint64_t numRounds = 0, boundWork = 0, walkWork = 0;
+  std::unique_ptr<State> suggestion;        // the last one of bound or elimination, if it is new
+  uint64_t numRounds = 0, boundWork = 0, walkWork = 0, eliminationWork = 0;
   int numBounds = 0;
   Ledger::Effect effect;
 };

@@ -18,9 +18,8 @@ using namespace gridloom::solver;
 /// Networks of at most this many nodes are enumerated, if that takes at most this many steps.
 static constexpr size_t fewNodes = 32;
 static constexpr uint64_t enumerationSteps = 2'000'000;
-/// The most entries of tables, and strategies tried, of an elimination: 200 MB, about half a
-/// second.
-static constexpr double eliminationEntries = 16e6, eliminationTries = 500e6;
+/// The most entries of an elimination's tables, 200 MB, and the most additions to fill them.
+static constexpr double eliminationEntries = 16e6, eliminationWork = 2e9;
 /// Rounds that are run even if time is over: one for a bound, more if there is no assignment yet.
 static constexpr uint64_t leastRounds = 1, leastRoundsWithoutAny = 20;
 
@@ -58,23 +57,25 @@ private:
       solution.isProvenInfeasible = true;
       return true;
     }
-    finish(*enumeration.getBest());
-    solution.progress.lowerBound = solution.progress.cost;
+    finishOptimal(*enumeration.getBest());
     return true;
   }
 
-  /// True if the network is narrow and its cheapest assignment fits into memory.
+  /// True if the network is narrow and its cheapest assignment fits into memory, or is not allowed.
   bool eliminate() {
     elimination.emplace(*network);
-    if (!elimination->plan(eliminationEntries, eliminationTries)) {
+    if (!elimination->findOrder(eliminationEntries, eliminationWork)) {
       elimination.reset();
       return false;
     }
     State state(*network, elimination->solve());
+    if (state.cost > network->mostCost + 0.5) {
+      solution.fault = "no choice of strategies satisfies all edges";
+      return solution.isProvenInfeasible = true;
+    }
     if (!state.isFeasible(*network))
       return false;
-    finish(state.chosen);
-    solution.progress.lowerBound = solution.progress.cost;
+    finishOptimal(state.chosen);
     return true;
   }
 
@@ -116,6 +117,11 @@ private:
       progress.cost = Cost(search.getState().cost);
     progress.lowerBound =
         Cost(std::clamp(search.getBound(), -double(infiniteCost), double(progress.cost)));
+  }
+
+  void finishOptimal(const std::vector<uint32_t> &chosen) {
+    finish(chosen);
+    solution.progress.lowerBound = solution.progress.cost;
   }
 
   /// Unfolds and checks the network's best assignment.

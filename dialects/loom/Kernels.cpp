@@ -84,6 +84,11 @@ bool gridloom::loom::looksUpRows(Operation *op) {
   return gather && static_cast<int64_t>(gather.getDim()) + 1 < getType(gather.getInput()).getRank();
 }
 
+/// Whether a kernel of elements or rows computes an operation.
+static bool worksOnRows(Operation *op) {
+  return isElementwise(op) || isRowWise(op) || reducesRows(op);
+}
+
 /// Whether an operation is a transpose that keeps the last dimension last.
 static bool keepsRows(Operation *op) {
   auto transpose = dyn_cast<TransposeOp>(op);
@@ -230,7 +235,7 @@ static bool isResidual(Value value, const Call &call) {
   Operation *op = value.getDefiningOp();
   if (isa_and_nonnull<BroadcastOp, ConstantOp>(op))
     return false;
-  if (!op || !value.hasOneUse() || !isElementwise(op))
+  if (!op || !value.hasOneUse() || !(isElementwise(op) || looksUpRows(op)))
     return true;
   return !call.isProduct() && isa<AddOp>(op) && llvm::any_of(op->getOperands(), [](Value operand) {
     return operand.getDefiningOp<ConvolutionOp>() && operand.hasOneUse();
@@ -300,7 +305,7 @@ static std::optional<Call> findCall(Operation *op, const Libraries &libraries, i
 /// Whether a kernel reads the value next, and could compute what the call would.
 static bool goesOn(Value value) {
   Operation *reader = getOnlyReader(value);
-  return reader && (isElementwise(reader) || isRowWise(reader) || reducesRows(reader));
+  return reader && worksOnRows(reader);
 }
 
 /// Whether an operation is part of a library call's epilogue.
@@ -333,8 +338,7 @@ static bool isReadElsewhere(Value value, bool byProducts, bool isOrdered,
       return false;
     if (isa<ReshapeOp>(reader))
       return isOrdered && isReadElsewhere(reader->getResult(0), byProducts, isOrdered, libraries);
-    return isElementwise(reader) || isRowWise(reader) || reducesRows(reader) ||
-           isa<ConcatenateOp>(reader) ||
+    return worksOnRows(reader) || isa<ConcatenateOp>(reader) ||
            (isa<SliceOp, TransposeOp>(reader) && isAddress(reader, libraries));
   });
 }
@@ -401,9 +405,13 @@ static bool isPart(Operation *op, const std::optional<Attention> &attention) {
   return attention && llvm::is_contained(attention->inner, op);
 }
 
+/// The most operations from the indices of a lookup to the lookup: those that find out which are a
+/// device's own, and which are negative.
+static constexpr int kLongestIndexing = 6;
+
 /// The lookup whose kernel alone reads an integer or truth value: as an index, or to replace the
 /// rows of a split table that another device has. Null if there is none.
-static Operation *findLookup(Value value, int depth = 6) {
+static Operation *findLookup(Value value, int depth = kLongestIndexing) {
   if (depth == 0 || !getType(value).getElementType().isInteger())
     return nullptr;
   Operation *lookup = nullptr;
@@ -415,8 +423,10 @@ static Operation *findLookup(Value value, int depth = 6) {
       found = findLookup(reader->getResult(0), depth - 1);
     } else if (isa<BroadcastOp>(reader)) {
       auto select = dyn_cast_or_null<SelectOp>(getOnlyReader(reader->getResult(0)));
-      Operation *chosen = select ? select.getOnTrue().getDefiningOp() : nullptr;
-      found = chosen && looksUpRows(chosen) ? chosen : nullptr;
+      auto chosen = select ? select.getOnTrue().getDefiningOp<GatherOp>() : GatherOp();
+      bool isOfRows = chosen && looksUpRows(chosen) && chosen.getDim() == 0 &&
+                      getType(chosen.getInput()).getRank() == 2;
+      found = isOfRows ? chosen.getOperation() : nullptr;
     }
     if (!found || (lookup && found != lookup))
       return nullptr;
@@ -425,21 +435,21 @@ static Operation *findLookup(Value value, int depth = 6) {
   return lookup;
 }
 
-/// Whether all readers of index arithmetic repeat it.
-static bool isRepeated(Value value) {
-  return isIndexArithmetic(value) && llvm::all_of(value.getUsers(), [](Operation *reader) {
-           return isElementwise(reader) || isa<BroadcastOp>(reader) || looksUpRows(reader);
-         });
+bool gridloom::loom::readsAnywhere(Operation *reader, const Libraries &libraries) {
+  return worksOnRows(reader) && !isEpilogue(reader, libraries) &&
+         !isPart(reader, findAttention(reader, libraries));
 }
 
-bool gridloom::loom::joinsLookups(Operation *reader, const Libraries &libraries) {
-  return (isElementwise(reader) || isRowWise(reader) || reducesRows(reader)) &&
-         !isEpilogue(reader, libraries) && !isPart(reader, findAttention(reader, libraries));
+static bool isRepeatedByReaders(Value value, const Libraries &libraries) {
+  return isIndexArithmetic(value) && llvm::all_of(value.getUsers(), [&](Operation *reader) {
+           return isa<BroadcastOp>(reader) || looksUpRows(reader) ||
+                  readsAnywhere(reader, libraries);
+         });
 }
 
 bool gridloom::loom::staysInRegisters(Value value, const Libraries &libraries) {
   Operation *producer = value.getDefiningOp(), *reader = getOnlyReader(value);
-  if (producer && isElementwise(producer) && (findLookup(value) || isRepeated(value)))
+  if (producer && isCheap(producer) && (findLookup(value) || isRepeatedByReaders(value, libraries)))
     return true;
   if (!producer || !reader || !isa<CostInterface>(producer) || !isa<CostInterface>(reader))
     return false;
@@ -459,11 +469,10 @@ bool gridloom::loom::staysInRegisters(Value value, const Libraries &libraries) {
     if (!reader || isPart(reader, findAttention(reader, libraries)) ||
         isEpilogue(reader, libraries))
       return false;
-    return isElementwise(reader) || isRowWise(reader) || reducesRows(reader) ||
-           isa<ConcatenateOp>(reader);
+    return worksOnRows(reader) || isa<ConcatenateOp>(reader);
   }
   if (looksUpRows(producer))
-    return joinsLookups(reader, libraries);
+    return readsAnywhere(reader, libraries);
   return (isMoved || isRowWise(producer)) && isElementwise(reader);
 }
 

@@ -66,11 +66,13 @@ struct Libraries {
   static Libraries of(const cluster::Machine &machine, bool isBound = false);
 };
 
-/// Whether a value passes from its operation to its only reader within a kernel or call.
+/// Whether a value is never in memory: it passes from its operation to its only reader within a
+/// kernel or call, or each reader's kernel computes it, as indices and masks of a lookup.
 bool staysInRegisters(mlir::Value value, const Libraries &libraries);
 
-/// Whether an operation's kernel can look up rows of an operand: it is no part of a library call.
-bool joinsLookups(mlir::Operation *reader, const Libraries &libraries);
+/// Whether a kernel generated for an operation can read its operand at computed addresses, to look
+/// up rows or to cut out a part: it is no part of a library call.
+bool readsAnywhere(mlir::Operation *reader, const Libraries &libraries);
 
 /// Whether a permutation of a tensor's dimensions keeps its elements in order: it moves only
 /// dimensions of one element.

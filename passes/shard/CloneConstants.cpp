@@ -41,14 +41,8 @@ static bool isFromNothing(Operation *op) {
   return source && isFromNothing(source);
 }
 
-/// True for weights that are looked up and also read in another way.
-static bool isTiedTable(Operation *op) {
-  auto isLookup = [](OpOperand *use) {
-    return isa<loom::GatherOp>(use->getOwner()) && use->getOperandNumber() == 0;
-  };
-  SmallVector<OpOperand *> uses =
-      isa<loom::GetWeightOp>(op) ? loom::listUses(op->getResult(0)) : SmallVector<OpOperand *>();
-  return llvm::any_of(uses, isLookup) && !llvm::all_of(uses, isLookup);
+static bool isLookup(OpOperand *use) {
+  return isa<loom::GatherOp>(use->getOwner()) && use->getOperandNumber() == 0;
 }
 
 namespace {
@@ -62,7 +56,11 @@ struct CloneConstantsPass : public gridloom::impl::CloneConstantsBase<CloneConst
       for (Operation &op : func.front())
         operations.push_back(&op);
       for (Operation *op : llvm::reverse(operations)) {
-        if (!isFromNothing(op) && !(isTiedTable(op) && isWanted(cast<loom::GetWeightOp>(op))))
+        if (auto weight = dyn_cast<loom::GetWeightOp>(op); weight && isTable(weight)) {
+          separateLookups(weight);
+          continue;
+        }
+        if (!isFromNothing(op))
           continue;
         // The first reader keeps the operation.
         SmallVector<OpOperand *> uses = loom::listUses(op->getResult(0));
@@ -75,14 +73,26 @@ struct CloneConstantsPass : public gridloom::impl::CloneConstantsBase<CloneConst
   }
 
 private:
-  /// Whether the options ask for copies of the table, which `tables` has by its name or the
-  /// model's.
-  bool isWanted(loom::GetWeightOp table) {
-    return loom::getByteSize(table.getType()) <= mostBytes &&
+  /// Whether `tables` has the weight, by its name or the model's, and it is not too large.
+  bool isTable(loom::GetWeightOp weight) {
+    return loom::getByteSize(weight.getType()) <= mostBytes &&
            llvm::any_of(tables, [&](const std::string &pattern) {
-             return matchesPattern(pattern, table.getName()) ||
-                    matchesPattern(pattern, loom::getNodeName(table.getLoc()));
+             return matchesPattern(pattern, weight.getName()) ||
+                    matchesPattern(pattern, loom::getNodeName(weight.getLoc()));
            });
+  }
+
+  /// Gives all readers that do not look rows up a copy, if some do.
+  static void separateLookups(loom::GetWeightOp table) {
+    SmallVector<OpOperand *> uses = loom::listUses(table.getResult());
+    auto *first = llvm::find_if_not(uses, isLookup);
+    if (first == uses.end() || llvm::none_of(uses, isLookup))
+      return;
+    OpBuilder builder((*first)->getOwner());
+    Operation *copy = builder.clone(*table);
+    for (OpOperand *use : uses)
+      if (!isLookup(use))
+        use->set(copy->getResult(0));
   }
 
   /// Clones the operation and all that it is computed from.

@@ -18,7 +18,7 @@ def InsertMesh : Pass<"dist-insert-mesh", "::mlir::ModuleOp"> {
 }
 
 def CloneConstants : Pass<"dist-clone-constants", "::mlir::ModuleOp"> {
-  let summary = "Gives each user of a constant its own, so that shardings do not spread through it";
+  let summary = "Gives each user of a constant its own, and a tied table a copy to multiply, so that shardings do not spread through them";
   let description = [{
     Constants of one value, `loom.iota`, and what is broadcast or reshaped from them cost nothing to
     make again; small vectors among the weights, which exporters merge where they are equal, cost little.
@@ -28,13 +28,13 @@ def CloneConstants : Pass<"dist-clone-constants", "::mlir::ModuleOp"> {
     %1 = loom.maximum %y, %zero_copy : tensor<4x8xf32>
     ```
 
-    With `tables` also weights that are looked up and multiplied, such as a table of words that makes the
-    logits: with all rows on each device a lookup takes no messages, and a device may have a second copy, of the
-    part that it multiplies.
+    `tables` names weights that get a second copy if they are looked up and also read in another way, such as an
+    embedding that makes the logits: all rows are looked up without messages, and a device keeps only its part of the
+    other copy.
   }];
   let options = [
-    ListOption<"tables", "tables", "std::string", "weights or their nodes, a star for any text">,
-    Option<"mostBytes", "most-bytes", "int64_t", "std::numeric_limits<int64_t>::max()", "of such a table">,
+    ListOption<"tables", "tables", "std::string", "names of such weights or of their nodes, a star for any text">,
+    Option<"mostBytes", "most-bytes", "int64_t", "std::numeric_limits<int64_t>::max()", "the largest size in bytes of such a weight">,
   ];
 }
 

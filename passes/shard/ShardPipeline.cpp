@@ -31,22 +31,21 @@ static void addFilePasses(mlir::OpPassManager &pm, const ShardOptions &options) 
   pm.addPass(createVerifySharded());
 }
 
-/// The tables with a copy for each way to read them: with a search all, with a strategy file those
-/// whose second copy it names.
+/// Which tables have two copies; with a strategy file those whose second copy it names. With stages
+/// a second copy is most often another stage's.
 static CloneConstantsOptions listTables(const ShardOptions &options) {
   CloneConstantsOptions clones;
-  if (!options.search.empty()) {
+  if (options.hasPipeline())
+    return clones;
+  if (options.mostTableBytes) {
     clones.tables = {"*"};
-    // A search counts two copies even where both readers could share one.
-    constexpr int64_t kTablesInMemory = 8;
-    if (options.searchMemory)
-      clones.mostBytes = options.searchMemory / kTablesInMemory;
+    clones.mostBytes = options.mostTableBytes;
   }
   if (!options.file)
     return clones;
-  auto addNamed = [&](const StrategyTable &table) {
-    for (const StrategyLine &line : table[StrategySection::Weights])
-      if (auto [name, number] = llvm::StringRef(line.key).rsplit('#'); !number.empty())
+  auto addNamed = [&](const StrategyTable &decisions) {
+    for (const StrategyLine &line : decisions[StrategySection::Weights])
+      if (auto [name, number] = llvm::StringRef(line.key).rsplit('#'); number == "2")
         clones.tables.push_back(name.str());
   };
   addNamed(options.file->common);

@@ -15,9 +15,9 @@ namespace gridloom {
 
 /// A lower bound in seconds on the program's time on the module's mesh, without stages and memory
 /// limit, for any splits of its operations and values over `axes`. Prices are the search's, except
-/// that copies that cut out a device's part are free. The module is as addSeedPasses leaves it.
-/// Nullopt if an operation cannot be split, if the cost tables exceed a search's limit, or if
-/// `isOver`, which may be null, ends the search.
+/// that a copy that cuts out a device's part takes at most a launch. The module is as addSeedPasses
+/// leaves it. Nullopt if an operation cannot be split, if the cost tables exceed a search's limit,
+/// or if `isOver`, which may be null, ends the search.
 std::optional<double> boundSplits(mlir::ModuleOp module, llvm::ArrayRef<mlir::StringAttr> axes,
                                   const std::function<bool()> &isOver);
 

@@ -22,8 +22,8 @@ struct SplitPrices {
   };
   struct Reshard {
     solver::Cost cost = -1;
-    solver::Cost apart = 0; ///< if the two would otherwise be one kernel
-    solver::Cost alone = 0; ///< if the reader cannot cut out a device's part itself
+    solver::Cost apart = 0;  ///< more, if the two would otherwise be one kernel
+    solver::Cost launch = 0; ///< more, if the reader cannot cut out a device's part itself
     bool isKnown() const { return cost >= 0; }
   };
   /// Between the shardings of one type, which are numbered.
@@ -60,7 +60,7 @@ struct SplitPrices {
   llvm::DenseMap<mlir::Type, Reshards> reshards;
   llvm::DenseMap<std::pair<mlir::Type, mlir::Attribute>, int64_t> bytes; ///< of a device's part
   llvm::DenseMap<mlir::Attribute, std::unique_ptr<const dist::Sharding>> shardings; ///< converted
-  /// By type, passage and both lists of shardings: the cost of every pair, row-major.
+  /// By type, kind of edge and both lists of shardings: the cost of every pair, row-major.
   llvm::StringMap<std::vector<solver::Cost>> tables;
 };
 

@@ -455,7 +455,7 @@ void SplitProblem::addReceived(Value value) {
       node.tensors.front().add(sharding);
       int64_t bytes = getLocalBytes(type, sharding);
       node.costs.push_back(getTieBreak(type, sharding));
-      node.usages.push_back(getValue(sharding).getMicroDim() >= 0 ? 2 * bytes : bytes);
+      node.usages.push_back(microbatches > 1 ? 2 * bytes : bytes);
     };
     llvm::for_each(nodes[reader->second].tensors[use->getOperandNumber()].shardings, offer);
   }
@@ -475,22 +475,22 @@ SplitPrices::Reshard SplitProblem::findReshard(RankedTensorType type, ShardingAt
   const Sharding &source = getValue(from), &target = getValue(to);
   // Nothing moves from one micro-batch to another.
   if (!areCutAlikeInTime(source, target))
-    return {solver::infiniteCost, solver::infiniteCost};
+    return {solver::infiniteCost};
   ReshardCost cost = gridloom::getReshardCost(type, source, target, mesh);
   SplitPrices::Reshard reshard;
   reshard.cost = toCost(cost.seconds + cost.order + (boundsTime ? 0 : cost.cuts));
-  double apart = boundsTime ? loom::getLaunchSeconds(mesh.getMachine())
-                            : getApartSeconds(type, source, target, mesh);
-  bool isApart = cost.seconds > 0 || cost.isCut;
-  reshard.apart = std::min(solver::infiniteCost, reshard.cost + (isApart ? toCost(apart) : 0));
-  solver::Cost launch = toCost(loom::getLaunchSeconds(mesh.getMachine()));
-  reshard.alone = std::min(solver::infiniteCost, reshard.cost + (cost.isCut ? launch : 0));
+  double launch = loom::getLaunchSeconds(mesh.getMachine());
+  if (cost.seconds > 0 || cost.isCut)
+    reshard.apart = toCost(boundsTime ? launch : getApartSeconds(type, source, target, mesh));
+  if (cost.isCut)
+    reshard.launch = toCost(launch);
   return reshard;
 }
 
 const SplitProblem::Table &SplitProblem::getTable(RankedTensorType type, const Column &makes,
-                                                  const Column &needs, Passage passage) {
-  uintptr_t kind = passage.isDeclared | passage.isInKernel << 1 | passage.cutsAlone << 2;
+                                                  const Column &needs, bool isDeclared,
+                                                  Reader reader) {
+  uintptr_t kind = 2 * static_cast<uintptr_t>(reader) + isDeclared;
   std::vector<const void *> key{type.getAsOpaquePointer(), reinterpret_cast<const void *>(kind)};
   for (ShardingAttr source : makes.shardings)
     key.push_back(source.getAsOpaquePointer());
@@ -508,16 +508,17 @@ const SplitProblem::Table &SplitProblem::getTable(RankedTensorType type, const C
   entry->second.reserve(sources.size() * targets.size());
   for (auto [source, from] : llvm::zip_equal(makes.shardings, sources))
     for (auto [target, to] : llvm::zip_equal(needs.shardings, targets)) {
-      if (passage.isDeclared && source.getUnreduced() != target.getUnreduced()) {
+      if (isDeclared && source.getUnreduced() != target.getUnreduced()) {
         entry->second.push_back(solver::infiniteCost);
         continue;
       }
       SplitPrices::Reshard &reshard = reshards.get(from, to);
       if (!reshard.isKnown())
         reshard = findReshard(type, source, target);
-      entry->second.push_back(passage.isInKernel  ? reshard.apart
-                              : passage.cutsAlone ? reshard.alone
-                                                  : reshard.cost);
+      solver::Cost more = reader == Reader::SameKernel  ? reshard.apart
+                          : reader == Reader::CutsApart ? reshard.launch
+                                                        : 0;
+      entry->second.push_back(std::min(solver::infiniteCost, reshard.cost + more));
     }
   return entry->second;
 }
@@ -543,16 +544,15 @@ std::pair<unsigned, size_t> SplitProblem::getSource(Value value, Operation *read
 /// Adds the cost to reshard what `from` makes for `to`; if one operation reads a value twice, both
 /// times. Values for another stage are resharded before they are sent, once for each sharding.
 void SplitProblem::addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
-                           RankedTensorType type, Passage passage, Operation *payer,
+                           RankedTensorType type, Reader reader, Operation *payer,
                            Operation *receiver) {
   const Column &makes = nodes[from].tensors[fromTensor], &needs = nodes[to].tensors[toTensor];
   size_t rows = makes.of.size(), columns = needs.of.size();
   tableBytes += rows * columns * sizeof(solver::Cost) * (receiver ? 2 : 1);
   if (isTooLarge())
     return;
-  passage.isDeclared = nodes[from].splits.empty();
-  passage.isInKernel &= !passage.isDeclared;
-  const Table &table = getTable(type, makes, needs, passage);
+  bool isDeclared = nodes[from].splits.empty();
+  const Table &table = getTable(type, makes, needs, isDeclared, reader);
   Table sent;
   if (receiver)
     for (ShardingAttr source : makes.shardings)
@@ -602,7 +602,7 @@ void SplitProblem::connectReturn(func::FuncOp func) {
     auto state = func.getResultAttrOfType<StringAttr>(i, loom::kState);
     if (auto kept = stateNodes.find(state); state && kept != stateNodes.end()) {
       Operation *producer = value.getDefiningOp();
-      addEdge(node, 0, kept->second, 0, type, {}, producer ? producer : terminator);
+      addEdge(node, 0, kept->second, 0, type, Reader::CutsItself, producer ? producer : terminator);
       continue;
     }
     auto given = func.getResultAttrOfType<ShardingAttr>(i, kSharding);
@@ -621,14 +621,23 @@ static Operation *getPayer(Value value, Operation *reader) {
   return producer && !isFloating(producer) ? producer : reader;
 }
 
-static Operation *getOnlyReader(Value value) {
-  return value.hasOneUse() ? *value.getUsers().begin() : nullptr;
+SplitProblem::Reader SplitProblem::getCutter(Value value, Operation *reader) const {
+  Operation *producer = value.getDefiningOp();
+  if (!producer || isFloating(producer) || isa<loom::GetWeightOp>(producer))
+    return Reader::CutsItself;
+  // Several readers may share a cut, or none may be left; other readers may become parts of
+  // kernels.
+  bool cutsApart = boundsTime ? value.hasOneUse() && reader &&
+                                    isa<loom::DotGeneralOp, loom::ConvolutionOp>(reader)
+                              : !reader || !loom::readsAnywhere(reader, libraries);
+  return cutsApart ? Reader::CutsApart : Reader::CutsItself;
 }
 
-bool SplitProblem::cutsAlone(Value value, Operation *reader) const {
-  Operation *producer = value.getDefiningOp();
-  return producer && !isFloating(producer) && !isa<loom::GetWeightOp>(producer) &&
-         !(reader && loom::joinsLookups(reader, libraries));
+SplitProblem::Reader SplitProblem::getReader(unsigned from, OpOperand &operand) const {
+  bool isDeclared = nodes[from].splits.empty();
+  return !isDeclared && loom::staysInRegisters(operand.get(), libraries)
+             ? Reader::SameKernel
+             : getCutter(operand.get(), operand.getOwner());
 }
 
 void SplitProblem::connectReceived(Value value) {
@@ -637,19 +646,19 @@ void SplitProblem::connectReceived(Value value) {
     auto [target, first] = getSource(value, use->getOwner());
     if (target != source && !edges.contains(std::minmax(source, target)))
       addEdge(source, tensor, target, first, cast<RankedTensorType>(value.getType()),
-              {.cutsAlone = cutsAlone(value, nullptr)}, value.getDefiningOp(), use->getOwner());
+              getCutter(value, nullptr), value.getDefiningOp(), use->getOwner());
   }
 }
 
 void SplitProblem::connectOperations(func::FuncOp func) {
   for (Operation &op : func.front().without_terminator()) {
     unsigned node = opNodes.lookup(&op);
-    for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
-      auto [source, tensor] = getSource(operand, &op);
-      Passage passage{.isInKernel = loom::staysInRegisters(operand, libraries),
-                      .cutsAlone = cutsAlone(operand, &op)};
-      addEdge(source, tensor, node, i, cast<RankedTensorType>(operand.getType()), passage,
-              getPayer(operand, &op), nodes[source].isReceived ? &op : nullptr);
+    for (OpOperand &operand : op.getOpOperands()) {
+      Value value = operand.get();
+      auto [source, tensor] = getSource(value, &op);
+      addEdge(source, tensor, node, operand.getOperandNumber(),
+              cast<RankedTensorType>(value.getType()), getReader(source, operand),
+              getPayer(value, &op), nodes[source].isReceived ? &op : nullptr);
     }
     for (Value result : op.getResults())
       connectReceived(result);
@@ -657,7 +666,7 @@ void SplitProblem::connectOperations(func::FuncOp func) {
       if (auto value = valueNodes.find(result); value != valueNodes.end())
         addEdge(node, op.getNumOperands() + i, value->second, 0,
                 cast<RankedTensorType>(result.getType()),
-                {.cutsAlone = cutsAlone(result, getOnlyReader(result))},
+                getCutter(result, result.hasOneUse() ? *result.getUsers().begin() : nullptr),
                 result.use_empty() ? &op
                                    : getPayer(result, loom::listUses(result).front()->getOwner()));
   }

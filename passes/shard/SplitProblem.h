@@ -45,8 +45,8 @@ public:
   /// dimension, no more and no less: nothing moves rows from one micro-batch to another.
   /// A problem whose tables of costs take more than `mostBytes` has none of them. One that
   /// `boundsTime` leaves out what a program may not have to pay: a little for what is kept, which
-  /// tells equals apart, and copies that cut out a device's part, which fusion may spare. `prices`
-  /// that other problems have left spare this one to find them; it may be null.
+  /// tells equals apart, and the bytes of copies that cut out a device's part, which fusion may
+  /// spare. `prices` that other problems have left spare this one to find them; it may be null.
   SplitProblem(mlir::ModuleOp module, llvm::ArrayRef<mlir::StringAttr> axes,
                llvm::ArrayRef<mlir::StringAttr> batch, const dist::Mesh &mesh, uint64_t mostBytes,
                bool boundsTime = false, std::shared_ptr<SplitPrices> prices = nullptr);
@@ -122,11 +122,11 @@ private:
     std::vector<dist::SplitsAttr> splits;
   };
 
-  /// What lies between two nodes.
-  struct Passage {
-    bool isDeclared = false; ///< from a value: its readers take it with the sums it leaves partial
-    bool isInKernel = false; ///< nothing, if neither a message nor a cut does
-    bool cutsAlone = false;  ///< to cut out a device's part is a kernel of its own
+  /// How a reader takes a value of which it needs another part.
+  enum class Reader {
+    CutsItself, ///< its kernel cuts out a device's part
+    CutsApart,  ///< the cut takes a kernel of its own
+    SameKernel, ///< it is one kernel with the producer, if neither a message nor a cut is between
   };
 
   bool splitsBatch(dist::ShardingAttr sharding) const;
@@ -148,9 +148,11 @@ private:
   /// Whether all operands are made in partial sums by some way to split their operations, and the
   /// operation is one that may take them so.
   bool mayPassSums(mlir::Operation *op) const;
-  /// Whether no kernel that reads the value cuts a device's part out of it. Weights and what floats
-  /// are not cut.
-  bool cutsAlone(mlir::Value value, mlir::Operation *reader) const;
+  /// Whether cutting a device's part out of the value takes a kernel of its own. `reader` is the
+  /// only one, or null. Parts of weights, and of operations that float, are made directly.
+  Reader getCutter(mlir::Value value, mlir::Operation *reader) const;
+  /// The same for an operand that comes from a node, or SameKernel.
+  Reader getReader(unsigned from, mlir::OpOperand &operand) const;
   /// Whether the value has a node of its own; otherwise its one reader takes it from its producer.
   bool needsNode(mlir::Value value) const;
   void addValue(mlir::Value value);
@@ -161,7 +163,7 @@ private:
   void connectOperations(mlir::func::FuncOp func);
   void connectReturn(mlir::func::FuncOp func);
   void addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
-               mlir::RankedTensorType type, Passage passage, mlir::Operation *payer,
+               mlir::RankedTensorType type, Reader reader, mlir::Operation *payer,
                mlir::Operation *receiver = nullptr);
   /// The place in the use's tables where its nodes have these strategies, the lower node first.
   size_t getPlace(const Use &use, size_t first, size_t second) const;
@@ -180,7 +182,7 @@ private:
   SplitPrices::Reshard findReshard(mlir::RankedTensorType type, dist::ShardingAttr from,
                                    dist::ShardingAttr to) const;
   const Table &getTable(mlir::RankedTensorType type, const Column &makes, const Column &needs,
-                        Passage passage);
+                        bool isDeclared, Reader reader);
   /// Of a device's part, on either side.
   solver::Cost getSendCost(mlir::RankedTensorType type, dist::ShardingAttr sharding) const;
   /// The node and tensor that make the value.

@@ -35,10 +35,10 @@ static double getPartialSeconds(RankedTensorType type, const Sharding &from, con
   return reduced.empty() ? 0 : mesh.getSeconds(cluster::Collective::AllReduce, bytes, reduced);
 }
 
-/// The time to cut a device's part out of what it has, which is a copy, as is padding a whole
-/// dimension to equal parts, without a launch.
-static double getCutSeconds(RankedTensorType type, const Sharding &from, const Sharding &to,
-                            const Mesh &mesh) {
+/// Seconds, without a launch, to copy a device's part out of what it has, and to pad a whole
+/// dimension to equal parts; nullopt if nothing is cut out.
+static std::optional<double> getCutSeconds(RankedTensorType type, const Sharding &from,
+                                           const Sharding &to, const Mesh &mesh) {
   auto whole = static_cast<double>(loom::getByteSize(getLocalType(type, from, mesh)));
   double share = 1, padded = 0;
   for (auto [size, have, want] : llvm::zip_equal(type.getShape(), from.dims, to.dims)) {
@@ -52,7 +52,7 @@ static double getCutSeconds(RankedTensorType type, const Sharding &from, const S
       padded = whole;
   }
   if (share == 1)
-    return 0;
+    return std::nullopt;
   cluster::Work copy;
   copy.readBytes = copy.writtenBytes = padded + share * whole;
   double seconds = 0;
@@ -111,9 +111,9 @@ ReshardCost gridloom::getReshardCost(RankedTensorType type, const Sharding &from
   MoveCost move = getMoveCost(type, reduced, to, mesh);
   cost.seconds += move.seconds;
   cost.order += move.copySeconds;
-  double cut = getCutSeconds(type, reduced, to, mesh);
-  cost.isCut = cut > 0;
-  cost.cuts += cut + getTrimSeconds(type, reduced, to, mesh);
+  std::optional<double> cut = getCutSeconds(type, reduced, to, mesh);
+  cost.isCut = cut.has_value();
+  cost.cuts += cut.value_or(0) + getTrimSeconds(type, reduced, to, mesh);
   return cost;
 }
 

@@ -14,7 +14,7 @@ struct ReshardCost {
   double seconds = 0; ///< of messages
   double order = 0;   ///< to put in order what they send
   double cuts = 0; ///< to cut out a device's part, to pad it and to cut padding, without launches
-  bool isCut = false; ///< whether a device's part is cut out: a kernel, if its reader cannot do it
+  bool isCut = false; ///< whether a device's part is cut out: a launch, if its reader cannot do it
 };
 
 /// A reduction of what is partial, into parts where `to` has such, then the moves of getMoveCost;
@@ -23,8 +23,8 @@ struct ReshardCost {
 ReshardCost getReshardCost(mlir::RankedTensorType type, const dist::Sharding &from,
                            const dist::Sharding &to, const dist::Mesh &mesh);
 
-/// What it takes in seconds that messages stand between an operation and its reader, which are one
-/// kernel otherwise: one more is started, and memory lies between.
+/// Seconds that a message or a cut between an operation and its reader adds if they are one kernel
+/// otherwise: a launch, a write and a read.
 double getApartSeconds(mlir::RankedTensorType type, const dist::Sharding &from,
                        const dist::Sharding &to, const dist::Mesh &mesh);
 

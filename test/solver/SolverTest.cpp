@@ -86,7 +86,7 @@ TEST(Search, FindsTheOptimaOfSmallProblemsAndNoBoundAboveThem) {
       continue;
     Network network(folding.getModel());
     Elimination elimination(network);
-    bool isNarrow = seed % 2 == 0 && elimination.plan(1e6, 1e7);
+    bool isNarrow = seed % 2 == 0 && elimination.findOrder(1e6, 1e7);
     Search search(network, 1, isNarrow ? &elimination : nullptr);
     for (int round = 0; round < 200 && !search.isOptimal(0); ++round) {
       search.runRound();
@@ -102,6 +102,30 @@ TEST(Search, FindsTheOptimaOfSmallProblemsAndNoBoundAboveThem) {
     ++numSearched;
   }
   EXPECT_GT(numSearched, 50);
+}
+
+// Rings of nodes, where the bound by messages alone is weak.
+TEST(Search, EliminationRaisesTheBound) {
+  int numRaised = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    Problem problem = makeRandomProblem(seed, {40, 40, 4, 1.5});
+    Folding folding(problem);
+    if (!folding.fold().empty() || folding.getModel().limits.empty())
+      continue;
+    Network network(folding.getModel());
+    Elimination elimination(network);
+    if (!elimination.findOrder(1e6, 1e7))
+      continue;
+    Search with(network, 1, &elimination), without(network, 1);
+    for (int round = 0; round < 20; ++round) {
+      with.runRound();
+      without.runRound();
+    }
+    if (without.isFeasible())
+      EXPECT_LE(with.getBound(), without.getState().cost) << "seed " << seed;
+    numRaised += with.getBound() > without.getBound();
+  }
+  EXPECT_GT(numRaised, 5);
 }
 
 TEST(Search, TheResultOfAWorkDoesNotDependOnThreads) {
@@ -148,60 +172,70 @@ static Problem makeLayers(size_t count, bool isShared) {
   return problem;
 }
 
-/// A random problem whose limit allows everything, and its optimum, if it has one.
-static std::optional<Cost> makeUnlimited(uint64_t seed, Problem &problem) {
-  problem = makeRandomProblem(seed, {8, 12, 4, 2.5});
-  problem.usageLimit = 1'000'000;
-  return findOptimum(problem);
-}
-
-// Without enumeration and folds that would leave nothing to eliminate.
+// On unfolded problems: folds would leave nothing to eliminate.
 TEST(Elimination, EqualsExhaustiveSearch) {
-  int numSolved = 0, numChanged = 0;
+  int numSolved = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
-    Problem problem;
-    std::optional<Cost> optimum = makeUnlimited(seed, problem);
+    Problem problem = makeRandomProblem(seed, {8, 12, 4, 2.5});
+    problem.usageLimit = 1'000'000;
+    std::optional<Cost> optimum = findOptimum(problem);
     if (!optimum)
       continue;
     Model model(problem);
     Network network(model);
     Elimination elimination(network);
-    ASSERT_TRUE(elimination.plan(1e7, 1e8)) << "seed " << seed;
+    ASSERT_TRUE(elimination.findOrder(1e7, 1e8)) << "seed " << seed;
     std::vector<uint32_t> chosen = elimination.solve();
-    double cost = network.getCost(chosen);
-    EXPECT_EQ(cost, double(*optimum)) << "seed " << seed;
+    EXPECT_EQ(network.getCost(chosen), double(*optimum)) << "seed " << seed;
     EXPECT_EQ(evaluate(problem, network.toProblem(chosen, model)).cost, *optimum);
-    // With added costs what was best costs no less than what is best now.
-    Random random(seed);
-    std::vector<double> added(network.costs.size());
-    for (double &cost : added)
-      cost = double(random.below(50));
-    auto getAll = [&](const std::vector<uint32_t> &strategies) {
-      double all = network.getCost(strategies);
-      for (uint32_t node = 0; node < network.getNumNodes(); ++node)
-        all += added[network.costsAt[node] + strategies[node]];
-      return all;
-    };
-    std::vector<uint32_t> other = elimination.solve(added);
-    EXPECT_LE(getAll(other), getAll(chosen)) << "seed " << seed;
-    EXPECT_GE(network.getCost(other), cost) << "seed " << seed;
-    numChanged += other != chosen;
     ++numSolved;
   }
   EXPECT_GT(numSolved, 100);
+}
+
+// The same with costs that are only added when it is solved.
+TEST(Elimination, TakesAddedCosts) {
+  int numChanged = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    Problem problem = makeRandomProblem(seed, {8, 12, 4, 2.5});
+    problem.usageLimit = 1'000'000;
+    if (!findOptimum(problem))
+      continue;
+    Model model(problem);
+    Network network(model);
+    Random random(seed);
+    std::vector<double> added(network.costs.size());
+    for (double &more : added)
+      more = double(random.below(50));
+    Problem dearer = problem;
+    dearer.costs = {};
+    for (uint32_t node = 0; node < network.getNumNodes(); ++node) {
+      for (uint32_t k = 0; k < network.size[node]; ++k) {
+        Cost cost = problem.costs[node][k];
+        dearer.costs.append(cost < infiniteCost ? cost + Cost(added[network.costsAt[node] + k])
+                                                : cost);
+      }
+      dearer.costs.endRow();
+    }
+    Elimination elimination(network);
+    ASSERT_TRUE(elimination.findOrder(1e7, 1e8)) << "seed " << seed;
+    Assignment chosen = network.toProblem(elimination.solve(added), model);
+    EXPECT_EQ(evaluate(dearer, chosen).cost, findOptimum(dearer)) << "seed " << seed;
+    numChanged += evaluate(problem, chosen).cost != findOptimum(problem);
+  }
   EXPECT_GT(numChanged, 50);
 }
 
 TEST(Elimination, LeavesWideNetworks) {
   Problem problem = makeRandomProblem(7, large);
   Network network{Model(problem)};
-  EXPECT_FALSE(Elimination(network).plan(1e6, 1e7));
+  EXPECT_FALSE(Elimination(network).findOrder(1e6, 1e7));
   Network narrow{Model(makeLayers(50, true))};
-  EXPECT_TRUE(Elimination(narrow).plan(1e6, 1e7));
-  EXPECT_FALSE(Elimination(narrow).plan(1e6, 100));
+  EXPECT_TRUE(Elimination(narrow).findOrder(1e6, 1e7));
+  EXPECT_FALSE(Elimination(narrow).findOrder(1e6, 100));
 }
 
-/// Layers of two strategies that are as good; a change between layers costs 1. The ends of the
+/// Layers of two strategies that are equally good; a change between layers costs 1. The ends of the
 /// program prefer the second one a little.
 TEST(Solver, LeavesNoSeamBetweenEqualLayers) {
   constexpr uint32_t count = 200;
@@ -223,6 +257,27 @@ TEST(Solver, LeavesNoSeamBetweenEqualLayers) {
   EXPECT_EQ(solution.progress.cost, 2 * int64_t(count));
   EXPECT_EQ(solution.progress.lowerBound, 2 * int64_t(count));
   EXPECT_EQ(solution.assignment, Assignment(count, 1));
+}
+
+/// More nodes than are enumerated, of which four in a row need four strategies and have three.
+TEST(Solver, ProvesThatNoStrategiesSatisfyAllEdges) {
+  constexpr uint32_t count = 60;
+  Problem problem;
+  for (uint32_t node = 0; node < count; ++node) {
+    problem.intervals.push_back({node, node + 1});
+    addRows(problem.costs, {{1, 1, 1}});
+    addRows(problem.usages, {{1, 1, 1}});
+  }
+  for (uint32_t node = 0; node < count; ++node)
+    for (uint32_t step : {1U, 2U, 3U}) {
+      problem.edges.push_back({node, (node + step) % count});
+      problem.edgeCosts.addRow(
+          std::vector<int64_t>{infiniteCost, 0, 0, 0, infiniteCost, 0, 0, 0, infiniteCost});
+    }
+  problem.usageLimit = count;
+  Solution solution = solve(problem, {});
+  EXPECT_TRUE(solution.isProvenInfeasible);
+  EXPECT_EQ(solution.fault, "no choice of strategies satisfies all edges");
 }
 
 TEST(Network, LayersShareTables) {

@@ -77,7 +77,7 @@ private:
   };
   struct Read {
     size_t operation, operand;
-    bool cutsAlone; ///< cutting out a device's part for it takes a kernel
+    bool cutsApart; ///< cutting out a device's part for it takes a kernel
   };
   struct Value {
     mlir::RankedTensorType type;
@@ -88,7 +88,7 @@ private:
     /// reader.
     std::vector<dist::ShardingAttr> places;
     bool isWeight = false, isInKernel = false;
-    bool cutsAlone = false; ///< the same, for its place between maker and readers
+    bool cutsApart = false; ///< cutting it before all readers takes a kernel
     std::map<std::vector<const void *>, double> known;
   };
 
@@ -200,7 +200,7 @@ private:
       value.maker = static_cast<int64_t>(numbers.lookup(maker));
       value.result = maker->getNumOperands();
     }
-    value.cutsAlone = cutsAlone(maker, made.hasOneUse() ? *made.getUsers().begin() : nullptr);
+    value.cutsApart = cutsApart(maker, made.hasOneUse() ? *made.getUsers().begin() : nullptr);
     bool isReturned = false;
     int64_t ready = value.maker;
     for (mlir::OpOperand &use : made.getUses()) {
@@ -209,7 +209,7 @@ private:
         continue;
       }
       value.reads.push_back({numbers.lookup(use.getOwner()), use.getOperandNumber(),
-                             cutsAlone(maker, use.getOwner())});
+                             cutsApart(maker, use.getOwner())});
       ready = std::max(ready, static_cast<int64_t>(value.reads.back().operation));
     }
     if (value.isWeight)
@@ -273,17 +273,20 @@ private:
     return places;
   }
 
-  /// Whether no kernel that reads what `maker` makes cuts a device's part out of it. Devices make
-  /// their parts of weights and of what floats.
-  bool cutsAlone(mlir::Operation *maker, mlir::Operation *reader) const {
-    loom::Libraries libraries = loom::Libraries::of(mesh.getMachine(), !countsAll);
-    return maker && !isFloating(maker) && !mlir::isa<loom::GetWeightOp>(maker) &&
-           !(reader && loom::joinsLookups(reader, libraries));
+  /// Whether cutting a device's part out of what `maker` makes takes a kernel of its own. `reader`
+  /// is the only one, or null. Parts of weights, and of operations that float, are made directly.
+  bool cutsApart(mlir::Operation *maker, mlir::Operation *reader) const {
+    if (!maker || isFloating(maker) || mlir::isa<loom::GetWeightOp>(maker))
+      return false;
+    if (!countsAll)
+      return maker->hasOneUse() && reader &&
+             mlir::isa<loom::DotGeneralOp, loom::ConvolutionOp>(reader);
+    return !reader || !loom::readsAnywhere(reader, loom::Libraries::of(mesh.getMachine()));
   }
 
   /// The cost of changing a value's sharding, in picoseconds.
   double getPrice(mlir::RankedTensorType type, dist::ShardingAttr from, dist::ShardingAttr to,
-                  bool isInKernel, bool cutsAlone) {
+                  bool isInKernel, bool cutsApart) {
     if (from == to)
       return 0;
     auto [entry, isNew] = prices.try_emplace({type, from, to});
@@ -297,7 +300,7 @@ private:
       if (between.isCut)
         price.alone = round(mesh.getMachine().kinds.front().launchSeconds);
     }
-    return price.all + (isInKernel ? price.apart : cutsAlone ? price.alone : 0);
+    return price.all + (isInKernel ? price.apart : cutsApart ? price.alone : 0);
   }
 
   struct Between {
@@ -425,15 +428,15 @@ private:
       return entry->second;
     if (value.places.empty())
       return entry->second = getPrice(value.type, made, needs.front(), value.isInKernel,
-                                      value.reads.front().cutsAlone);
+                                      value.reads.front().cutsApart);
     double least = std::numeric_limits<double>::infinity();
     for (dist::ShardingAttr place : value.places) {
       double cost = tieOf(value.type, place);
       if (made)
-        cost += getPrice(value.type, made, place, /*isInKernel=*/false, value.cutsAlone);
+        cost += getPrice(value.type, made, place, /*isInKernel=*/false, value.cutsApart);
       for (auto [read, need] : llvm::zip_equal(value.reads, needs))
         cost += place.getUnreduced() == need.getUnreduced()
-                    ? getPrice(value.type, place, need, /*isInKernel=*/false, read.cutsAlone)
+                    ? getPrice(value.type, place, need, /*isInKernel=*/false, read.cutsApart)
                     : std::numeric_limits<double>::infinity();
       least = std::min(least, cost);
     }

@@ -1,5 +1,7 @@
 // RUN: gridloom-opt %s --dist-clone-constants | FileCheck %s
 // RUN: gridloom-opt %s --dist-clone-constants=tables=tab* | FileCheck %s --check-prefix=TABLES
+// RUN: gridloom-opt %s --dist-clone-constants="tables=* most-bytes=1024" | FileCheck %s --check-prefix=TABLES
+// RUN: gridloom-opt %s --dist-clone-constants="tables=* most-bytes=1023" | FileCheck %s
 
 // The zeros of two activations become two constants, so that a split of one does not affect the other.
 // CHECK-LABEL: func.func @shared
@@ -55,7 +57,8 @@ func.func @biases(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> (tensor<4x8xf32>,
   return %4, %5 : tensor<4x8xf32>, tensor<4x8xf32>
 }
 
-// A table that is looked up and multiplied gets a second copy if `tables` names it; one that is only looked up does not.
+// A table that is looked up and multiplied gets a second copy if `tables` names it and it is not too large; one that is only looked up
+// does not.
 // CHECK-LABEL: func.func @tied
 // CHECK: loom.get_weight @table
 // CHECK: loom.get_weight @other
@@ -65,19 +68,24 @@ func.func @biases(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> (tensor<4x8xf32>,
 // TABLES: %[[A:.*]] = loom.get_weight @table
 // TABLES: %[[C:.*]] = loom.get_weight @other
 // TABLES: loom.gather %[[A]]
+// TABLES: loom.gather %[[A]]
 // TABLES: loom.gather %[[C]]
 // TABLES: loom.gather %[[C]]
 // TABLES: %[[B:.*]] = loom.get_weight @table
 // TABLES: loom.dot_general %{{.*}}, %[[B]]
+// TABLES: loom.dot_general %{{.*}}, %[[B]]
+// TABLES-NOT: loom.get_weight
 loom.weight @table : tensor<32x8xf32> from <"", offset = 160, bytes = 1024>
 loom.weight @other : tensor<32x8xf32> from <"", offset = 1184, bytes = 1024>
-func.func @tied(%i: tensor<4xi64>) -> (tensor<4x32xf32>, tensor<4x8xf32>) {
+func.func @tied(%i: tensor<4xi64>, %j: tensor<4xi64>) -> (tensor<4x32xf32>, tensor<4x32xf32>, tensor<4x8xf32>) {
   %table = loom.get_weight @table : tensor<32x8xf32>
   %other = loom.get_weight @other : tensor<32x8xf32>
   %0 = loom.gather %table, %i dim = 0 : (tensor<32x8xf32>, tensor<4xi64>) -> tensor<4x8xf32>
-  %1 = loom.gather %other, %i dim = 0 : (tensor<32x8xf32>, tensor<4xi64>) -> tensor<4x8xf32>
+  %1 = loom.gather %table, %j dim = 0 : (tensor<32x8xf32>, tensor<4xi64>) -> tensor<4x8xf32>
   %2 = loom.gather %other, %i dim = 0 : (tensor<32x8xf32>, tensor<4xi64>) -> tensor<4x8xf32>
-  %3 = loom.dot_general %0, %table batch = [] x [] contract = [1] x [1] : (tensor<4x8xf32>, tensor<32x8xf32>) -> tensor<4x32xf32>
-  %4 = loom.add %1, %2 : tensor<4x8xf32>
-  return %3, %4 : tensor<4x32xf32>, tensor<4x8xf32>
+  %3 = loom.gather %other, %j dim = 0 : (tensor<32x8xf32>, tensor<4xi64>) -> tensor<4x8xf32>
+  %4 = loom.dot_general %0, %table batch = [] x [] contract = [1] x [1] : (tensor<4x8xf32>, tensor<32x8xf32>) -> tensor<4x32xf32>
+  %5 = loom.dot_general %1, %table batch = [] x [] contract = [1] x [1] : (tensor<4x8xf32>, tensor<32x8xf32>) -> tensor<4x32xf32>
+  %6 = loom.add %2, %3 : tensor<4x8xf32>
+  return %4, %5, %6 : tensor<4x32xf32>, tensor<4x32xf32>, tensor<4x8xf32>
 }
