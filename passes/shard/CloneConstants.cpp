@@ -56,10 +56,9 @@ struct CloneConstantsPass : public gridloom::impl::CloneConstantsBase<CloneConst
       for (Operation &op : func.front())
         operations.push_back(&op);
       for (Operation *op : llvm::reverse(operations)) {
-        if (auto weight = dyn_cast<loom::GetWeightOp>(op); weight && isTable(weight)) {
-          separateLookups(weight);
-          continue;
-        }
+        if (auto weight = dyn_cast<loom::GetWeightOp>(op))
+          if (isTable(weight) && separateLookups(weight))
+            continue;
         if (!isFromNothing(op))
           continue;
         // The first reader keeps the operation.
@@ -82,17 +81,19 @@ private:
            });
   }
 
-  /// Gives all readers that do not look rows up a copy, if some do.
-  static void separateLookups(loom::GetWeightOp table) {
+  /// Gives all readers that do not look rows up a copy; false unless there are readers of both
+  /// kinds.
+  static bool separateLookups(loom::GetWeightOp table) {
     SmallVector<OpOperand *> uses = loom::listUses(table.getResult());
     auto *first = llvm::find_if_not(uses, isLookup);
     if (first == uses.end() || llvm::none_of(uses, isLookup))
-      return;
+      return false;
     OpBuilder builder((*first)->getOwner());
     Operation *copy = builder.clone(*table);
     for (OpOperand *use : uses)
       if (!isLookup(use))
         use->set(copy->getResult(0));
+    return true;
   }
 
   /// Clones the operation and all that it is computed from.
