@@ -24,9 +24,11 @@ bool Elimination::findOrder(double mostEntries, double mostWork) {
   // Infinitely many if too many, so that nodes with many neighbours are not counted over and over.
   auto countEntries = [&](uint32_t node) {
     double entries = 1;
-    for (uint32_t other : neighbours[node])
-      if ((entries *= network.size[other]) > mostEntries)
+    for (uint32_t other : neighbours[node]) {
+      entries *= network.size[other];
+      if (entries > mostEntries)
         return std::numeric_limits<double>::infinity();
+    }
     return entries;
   };
   // Greedily the smallest table, as in the order of least weight.
