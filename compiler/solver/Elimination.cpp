@@ -36,15 +36,15 @@ bool Elimination::findOrder(double mostEntries, double mostWork) {
   std::vector<double> entries(numNodes);
   for (uint32_t node = 0; node < numNodes; ++node)
     next.emplace(entries[node] = countEntries(node), node);
-  double allEntries = 0, all = 0;
+  double allEntries = 0, tries = 0;
   steps.clear();
   stepOf.resize(numNodes);
   while (!next.empty()) {
     auto [size, node] = *next.begin();
     next.erase(next.begin());
     allEntries += size;
-    all += size * network.size[node];
-    if (allEntries > mostEntries || all > mostWork)
+    tries += size * network.size[node]; // with at least one addition each
+    if (allEntries > mostEntries || tries > mostWork)
       return false;
     stepOf[node] = steps.size();
     std::set<uint32_t> scope = std::move(neighbours[node]);

@@ -8,6 +8,7 @@
 #include "dialects/dist/Dist.h"
 #include "dialects/loom/LoomWindow.h"
 #include "dialects/loom/Training.h"
+#include "dialects/loom/Uses.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -26,10 +27,6 @@ Libraries Libraries::of(const cluster::Machine &machine, bool isBound) {
 }
 
 static RankedTensorType getType(Value value) { return cast<RankedTensorType>(value.getType()); }
-
-static Operation *getOnlyReader(Value value) {
-  return value.hasOneUse() ? *value.getUsers().begin() : nullptr;
-}
 
 std::optional<double> gridloom::loom::getFloatSplat(Value value) {
   Operation *op = value.getDefiningOp();

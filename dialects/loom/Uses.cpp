@@ -18,3 +18,7 @@ SmallVector<OpOperand *> gridloom::loom::listUses(Value value) {
   });
   return uses;
 }
+
+Operation *gridloom::loom::getOnlyReader(Value value) {
+  return value.hasOneUse() ? *value.getUsers().begin() : nullptr;
+}

@@ -14,6 +14,9 @@ namespace gridloom::loom {
 /// between a program and its clone.
 llvm::SmallVector<mlir::OpOperand *> listUses(mlir::Value value);
 
+/// The reader of a value that is used once; null for others.
+mlir::Operation *getOnlyReader(mlir::Value value);
+
 } // namespace gridloom::loom
 
 #endif // GRIDLOOM_DIALECTS_LOOM_USES_H

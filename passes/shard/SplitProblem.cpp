@@ -625,8 +625,8 @@ SplitProblem::Reader SplitProblem::getCutter(Value value, Operation *reader) con
   Operation *producer = value.getDefiningOp();
   if (!producer || isFloating(producer) || isa<loom::GetWeightOp>(producer))
     return Reader::CutsItself;
-  // Several readers may share a cut, or none may be left; other readers may become parts of
-  // kernels.
+  // In a bound only what any program pays: several readers may share a cut, or one may need none,
+  // and only products and convolutions stay calls in all programs.
   bool cutsApart = boundsTime ? value.hasOneUse() && reader &&
                                     isa<loom::DotGeneralOp, loom::ConvolutionOp>(reader)
                               : !reader || !loom::readsAnywhere(reader, libraries);
@@ -666,7 +666,7 @@ void SplitProblem::connectOperations(func::FuncOp func) {
       if (auto value = valueNodes.find(result); value != valueNodes.end())
         addEdge(node, op.getNumOperands() + i, value->second, 0,
                 cast<RankedTensorType>(result.getType()),
-                getCutter(result, result.hasOneUse() ? *result.getUsers().begin() : nullptr),
+                getCutter(result, loom::getOnlyReader(result)),
                 result.use_empty() ? &op
                                    : getPayer(result, loom::listUses(result).front()->getOwner()));
   }

@@ -148,8 +148,8 @@ private:
   /// Whether all operands are made in partial sums by some way to split their operations, and the
   /// operation is one that may take them so.
   bool mayPassSums(mlir::Operation *op) const;
-  /// Whether cutting a device's part out of the value takes a kernel of its own. `reader` is the
-  /// only one, or null. Parts of weights, and of operations that float, are made directly.
+  /// Whether the reader of a value, or a kernel of its own, cuts out a device's part. `reader` is
+  /// null if there are several. Parts of weights, and of operations that float, are made directly.
   Reader getCutter(mlir::Value value, mlir::Operation *reader) const;
   /// The same for an operand that comes from a node, or SameKernel.
   Reader getReader(unsigned from, mlir::OpOperand &operand) const;

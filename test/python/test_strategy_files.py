@@ -58,6 +58,18 @@ def read(plan) -> dict[str, bytes]:
     return {name: data for name, data in files.items() if name != "report.json" and not name.startswith("ir/")}
 
 
+def test_a_searched_plan_has_two_copies_of_a_tied_table(tools, tmp_path):
+    """The file names both, and reading it makes the same plan."""
+    config = zoo.Gpt2Config(layers=1, hidden=64, heads=4, vocabulary=4096, positions=16)
+    path = zoo.save(zoo.gpt2(config, zoo.Random(0)), tmp_path / "m.onnx")
+    options = ["--dim", "batch=1", "--dim", "sequence=4", "--mesh", "x=2,y=2"]
+    tools.compile(path, tmp_path / "a.plan", *options, "--strategy", "search")
+    lines = (tmp_path / "a.plan" / "plan.strategy").read_text()
+    assert re.search(r"^  wte\.weight: \[\{\}, \{\}\]$", lines, re.M) and re.search(r"^  wte\.weight#2: \[\{x, y\}, ", lines, re.M), lines
+    tools.compile(path, tmp_path / "b.plan", *options[:4], "--strategy", tmp_path / "a.plan" / "plan.strategy")
+    assert read(tmp_path / "a.plan") == read(tmp_path / "b.plan")
+
+
 def assert_comes_back(tools, path, folder, *options, split=()) -> dict[str, bytes]:
     """Compiles, and compiles again with the first plan's strategy file: the plans must be equal."""
     tools.compile(path, folder / "a.plan", "-q", *options, *split)

@@ -172,10 +172,12 @@ static Problem makeLayers(size_t count, bool isShared) {
   return problem;
 }
 
-// On unfolded problems: folds would leave nothing to eliminate.
-TEST(Elimination, EqualsExhaustiveSearch) {
-  int numSolved = 0;
+/// Visits random problems that have an assignment, without limits of memory and unfolded: folds
+/// would leave nothing to eliminate. Returns their number.
+template <typename Visit> static int forEachUnlimited(Visit visit) {
+  int count = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
     Problem problem = makeRandomProblem(seed, {8, 12, 4, 2.5});
     problem.usageLimit = 1'000'000;
     std::optional<Cost> optimum = findOptimum(problem);
@@ -184,45 +186,45 @@ TEST(Elimination, EqualsExhaustiveSearch) {
     Model model(problem);
     Network network(model);
     Elimination elimination(network);
-    ASSERT_TRUE(elimination.findOrder(1e7, 1e8)) << "seed " << seed;
-    std::vector<uint32_t> chosen = elimination.solve();
-    EXPECT_EQ(network.getCost(chosen), double(*optimum)) << "seed " << seed;
-    EXPECT_EQ(evaluate(problem, network.toProblem(chosen, model)).cost, *optimum);
-    ++numSolved;
+    EXPECT_TRUE(elimination.findOrder(1e7, 1e8));
+    visit(problem, *optimum, model, network, elimination);
+    ++count;
   }
+  return count;
+}
+
+TEST(Elimination, EqualsExhaustiveSearch) {
+  int numSolved = forEachUnlimited([](const Problem &problem, Cost optimum, const Model &model,
+                                      const Network &network, Elimination &elimination) {
+    std::vector<uint32_t> chosen = elimination.solve();
+    EXPECT_EQ(network.getCost(chosen), double(optimum));
+    EXPECT_EQ(evaluate(problem, network.toProblem(chosen, model)).cost, optimum);
+  });
   EXPECT_GT(numSolved, 100);
 }
 
-// The same with costs that are only added when it is solved.
 TEST(Elimination, TakesAddedCosts) {
   int numChanged = 0;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
-    Problem problem = makeRandomProblem(seed, {8, 12, 4, 2.5});
-    problem.usageLimit = 1'000'000;
-    if (!findOptimum(problem))
-      continue;
-    Model model(problem);
-    Network network(model);
-    Random random(seed);
-    std::vector<double> added(network.costs.size());
-    for (double &more : added)
-      more = double(random.below(50));
-    Problem dearer = problem;
-    dearer.costs = {};
-    for (uint32_t node = 0; node < network.getNumNodes(); ++node) {
-      for (uint32_t k = 0; k < network.size[node]; ++k) {
-        Cost cost = problem.costs[node][k];
-        dearer.costs.append(cost < infiniteCost ? cost + Cost(added[network.costsAt[node] + k])
-                                                : cost);
-      }
-      dearer.costs.endRow();
-    }
-    Elimination elimination(network);
-    ASSERT_TRUE(elimination.findOrder(1e7, 1e8)) << "seed " << seed;
-    Assignment chosen = network.toProblem(elimination.solve(added), model);
-    EXPECT_EQ(evaluate(dearer, chosen).cost, findOptimum(dearer)) << "seed " << seed;
-    numChanged += evaluate(problem, chosen).cost != findOptimum(problem);
-  }
+  forEachUnlimited(
+      [&](const Problem &problem, Cost optimum, const Network &network, auto eliminate) {
+        Random random(static_cast<uint64_t>(optimum));
+        std::vector<double> added(network.costs.size());
+        for (double &more : added)
+          more = double(random.below(50));
+        Problem dearer = problem;
+        dearer.costs = {};
+        for (uint32_t node = 0; node < network.getNumNodes(); ++node) {
+          for (uint32_t k = 0; k < network.size[node]; ++k) {
+            Cost cost = problem.costs[node][k];
+            dearer.costs.append(cost < infiniteCost ? cost + Cost(added[network.costsAt[node] + k])
+                                                    : cost);
+          }
+          dearer.costs.endRow();
+        }
+        Assignment chosen = network.toProblem(elimination.solve(added), model);
+        EXPECT_EQ(evaluate(dearer, chosen).cost, findOptimum(dearer));
+        numChanged += evaluate(problem, chosen).cost != optimum;
+      });
   EXPECT_GT(numChanged, 50);
 }
 

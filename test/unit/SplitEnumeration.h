@@ -22,6 +22,7 @@
 #include "dialects/dist/MoveCost.h"
 #include "dialects/dist/Splits.h"
 #include "dialects/loom/Kernels.h"
+#include "dialects/loom/Uses.h"
 #include "dialects/loom/Work.h"
 #include "passes/shard/StageCuts.h"
 
@@ -200,7 +201,7 @@ private:
       value.maker = static_cast<int64_t>(numbers.lookup(maker));
       value.result = maker->getNumOperands();
     }
-    value.cutsApart = cutsApart(maker, made.hasOneUse() ? *made.getUsers().begin() : nullptr);
+    value.cutsApart = cutsApart(maker, loom::getOnlyReader(made));
     bool isReturned = false;
     int64_t ready = value.maker;
     for (mlir::OpOperand &use : made.getUses()) {
