@@ -205,26 +205,26 @@ TEST(Elimination, EqualsExhaustiveSearch) {
 
 TEST(Elimination, TakesAddedCosts) {
   int numChanged = 0;
-  forEachUnlimited(
-      [&](const Problem &problem, Cost optimum, const Network &network, auto eliminate) {
-        Random random(static_cast<uint64_t>(optimum));
-        std::vector<double> added(network.costs.size());
-        for (double &more : added)
-          more = double(random.below(50));
-        Problem dearer = problem;
-        dearer.costs = {};
-        for (uint32_t node = 0; node < network.getNumNodes(); ++node) {
-          for (uint32_t k = 0; k < network.size[node]; ++k) {
-            Cost cost = problem.costs[node][k];
-            dearer.costs.append(cost < infiniteCost ? cost + Cost(added[network.costsAt[node] + k])
-                                                    : cost);
-          }
-          dearer.costs.endRow();
-        }
-        Assignment chosen = network.toProblem(elimination.solve(added), model);
-        EXPECT_EQ(evaluate(dearer, chosen).cost, findOptimum(dearer));
-        numChanged += evaluate(problem, chosen).cost != optimum;
-      });
+  forEachUnlimited([&](const Problem &problem, Cost optimum, const Model &model,
+                       const Network &network, Elimination &elimination) {
+    Random random(static_cast<uint64_t>(optimum));
+    std::vector<double> added(network.costs.size());
+    for (double &more : added)
+      more = double(random.below(50));
+    Problem dearer = problem;
+    dearer.costs = {};
+    for (uint32_t node = 0; node < network.getNumNodes(); ++node) {
+      for (uint32_t k = 0; k < network.size[node]; ++k) {
+        Cost cost = problem.costs[node][k];
+        dearer.costs.append(cost < infiniteCost ? cost + Cost(added[network.costsAt[node] + k])
+                                                : cost);
+      }
+      dearer.costs.endRow();
+    }
+    Assignment chosen = network.toProblem(elimination.solve(added), model);
+    EXPECT_EQ(evaluate(dearer, chosen).cost, findOptimum(dearer));
+    numChanged += evaluate(problem, chosen).cost != optimum;
+  });
   EXPECT_GT(numChanged, 50);
 }
 
