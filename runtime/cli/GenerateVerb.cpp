@@ -174,6 +174,7 @@ static void prepare(GenerateSettings &settings, Prepared &made) {
   made.plan = loadPlan(settings.job);
   made.decoder.emplace(*made.plan, settings.decoder, int64_t(made.prompts.size()));
   made.decoder->check(made.prompts, settings.most);
+  made.plan->requireOutside("--output", settings.output);
   if (!settings.output.empty())
     if (fs::path folder = fs::absolute(settings.output).parent_path(); !fs::is_directory(folder))
       throw Error(ErrorCode::InvalidArgument,

@@ -122,10 +122,7 @@ static bool isFree(const fs::path &path) {
 }
 
 static int writePage(const Settings &settings, const Plan &plan) {
-  if (isInside(settings.output, plan.getFolder()))
-    throw Error(ErrorCode::InvalidArgument, settings.output + " is inside the plan " +
-                                                plan.getFolder().string() +
-                                                "; name a file outside of it with --output");
+  plan.requireOutside("--output", settings.output);
   if (!settings.force && !isFree(settings.output))
     throw Error(ErrorCode::InvalidArgument,
                 settings.output + " exists and is no page of gridloom inspect; choose another "

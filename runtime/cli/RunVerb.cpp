@@ -120,10 +120,12 @@ Verb gridloom::rt::addRun(CLI::App &app) {
             std::optional<Job> job;
             beforeJoining(settings->job, [&] {
               job.emplace(settings->job, /*fillInputs=*/false);
+              job->getPlan().requireOutside("--output", settings->output);
+              job->getPlan().requireOutside("--trace", settings->trace);
               if (!settings->output.empty())
                 prepareOutput(*settings, job->getSpecialisation());
               if (!settings->trace.empty())
-                requireTraceFile(settings->trace, job->getPlan().getFolder());
+                requireTraceFile(settings->trace);
             });
             return job->launch([&](const World &world, Transport &transport) {
               runOnRank(*job, *settings, world, transport);

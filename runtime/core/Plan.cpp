@@ -11,6 +11,7 @@
 #include "runtime/core/PlanVerifier.h"
 #include "runtime/core/plan.pb.h"
 #include "runtime/device/Registry.h"
+#include "support/FileSwap.h"
 #include "support/Sha256.h"
 
 #include <algorithm>
@@ -265,6 +266,12 @@ std::string gridloom::rt::findPlanFault(const std::filesystem::path &folder,
   } catch (const std::exception &error) {
     return error.what();
   }
+}
+
+void Plan::requireOutside(const std::string &option, const std::filesystem::path &path) const {
+  if (!path.empty() && isInside(path, folder))
+    throw Error(ErrorCode::InvalidArgument, option + " " + path.string() + " is inside the plan " +
+                                                folder.string() + "; name a place outside of it");
 }
 
 void gridloom::rt::requirePlanFolder(const std::filesystem::path &folder) {

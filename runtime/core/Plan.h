@@ -136,6 +136,10 @@ public:
   ~Plan();
 
   const std::filesystem::path &getFolder() const { return folder; }
+  /// Throws InvalidArgument if `path`, which `option` names, is the plan's folder or inside of it:
+  /// a plan that is compiled again is replaced as a whole, with what else is in it. Ignores an
+  /// empty path.
+  void requireOutside(const std::string &option, const std::filesystem::path &path) const;
   const std::string &getProducer() const { return producer; }
   /// "cpu" or "cuda", and the level: "x86-64-v3", "sm_90".
   const std::string &getTargetKind() const { return targetKind; }

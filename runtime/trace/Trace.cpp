@@ -7,7 +7,6 @@
 
 #include "runtime/core/Error.h"
 #include "runtime/trace/ChromeTrace.h"
-#include "support/FileSwap.h"
 #include "support/Text.h"
 
 #include <algorithm>
@@ -189,7 +188,7 @@ bool gridloom::rt::isFreeForTrace(const fs::path &path) {
   return begin == kTraceBegin;
 }
 
-void gridloom::rt::requireTraceFile(const fs::path &trace, const fs::path &plan) {
+void gridloom::rt::requireTraceFile(const fs::path &trace) {
   auto refuse = [&](const std::string &what) {
     throw Error(ErrorCode::InvalidArgument, "--trace " + trace.string() + what);
   };
@@ -199,8 +198,6 @@ void gridloom::rt::requireTraceFile(const fs::path &trace, const fs::path &plan)
     refuse(" is a folder; name a file");
   if (!fs::is_directory(folder, error))
     refuse(": there is no folder " + folder.string());
-  if (gridloom::isInside(trace, plan))
-    refuse(" is inside the plan " + plan.string() + "; name a file outside of it");
   if (!isFreeForTrace(trace))
     refuse(" exists and is not a trace; remove it, or name another file");
   bool existed = fs::exists(trace, error);

@@ -72,8 +72,8 @@ std::string toChromeEvents(std::span<const TraceEvent> events, int rank);
 /// there, or is no regular file, such as a pipe.
 bool isFreeForTrace(const std::filesystem::path &path);
 /// Call it before a long run. Throws InvalidArgument if writeChromeTrace could not write `trace`,
-/// or if that would damage something: a file in the folder `plan`, or any file that is not a trace.
-void requireTraceFile(const std::filesystem::path &trace, const std::filesystem::path &plan);
+/// or if that would replace a file that is not a trace.
+void requireTraceFile(const std::filesystem::path &trace);
 /// Writes a file that Perfetto and chrome://tracing open, from what toChromeEvents gave per rank.
 void writeChromeTrace(const std::filesystem::path &path, std::span<const std::string> ranks);
 

@@ -420,7 +420,7 @@ def test_what_is_refused(tools, plans, tmp_path):
     assert "cannot be written: No such file or directory" in refused(tools, 1, *ask, "-o", tmp_path / "none" / "page.html")
     assert f"the trace '{tmp_path}' cannot be read: Is a directory" in refused(tools, 1, *ask, "-o", tmp_path / "new.html", "--trace", tmp_path)
     inside, before = plan / "manifest.json", (plan / "manifest.json").read_bytes()
-    assert f"{inside} is inside the plan {plan}; name a file outside of it" in refused(tools, 1, *ask, "--force", "-o", inside)
+    assert f"{inside} is inside the plan {plan}; name a place outside of it" in refused(tools, 1, *ask, "--force", "-o", inside)
     assert inside.read_bytes() == before
 
 

@@ -62,10 +62,18 @@ def test_a_trace_replaces_traces_only(tools, plan, tmp_path):
     assert f"--trace {model} exists and is not a trace; remove it, or name another file" in refused(tools, *arguments, model)
     (tmp_path / "link").symlink_to(manifest)
     for inside in (manifest, plan / "new.json", tmp_path / "link"):
-        assert f"--trace {inside} is inside the plan {plan}; name a file outside of it" in refused(tools, *arguments, inside)
+        assert f"--trace {inside} is inside the plan {plan}; name a place outside of it" in refused(tools, *arguments, inside)
     assert (model.read_bytes(), manifest.read_bytes()) == before and not (plan / "new.json").exists()
     for _ in range(2):
         tools.call("run", *arguments, tmp_path / "trace.json")
+
+
+@pytest.mark.parametrize("inside", ["", "ir"])
+def test_outputs_in_the_plan_are_refused(tools, plan, inside):
+    before = sorted(plan.rglob("*"))
+    line = refused(tools, plan, "--dim", "batch=4", "--input", "x=ones", "--output", plan / inside)
+    assert f"--output {plan / inside} is inside the plan {plan}; name a place outside of it" in line
+    assert sorted(plan.rglob("*")) == before
 
 
 def test_another_model_of_the_same_size_is_noticed(tools, plan):
