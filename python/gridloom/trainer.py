@@ -146,8 +146,10 @@ class Trainer:
             raise ValueError("checkpoint_every needs checkpoint_dir, the folder for checkpoints")
         if histograms_every is not None and log_dir is None:
             raise ValueError("histograms_every needs log_dir, the folder for event files")
-        if checkpoint_dir is not None:
-            self._require_outside_plans(Path(checkpoint_dir))
+        self._require_outside_plan("log_dir", log_dir)
+        self._require_outside_plan("checkpoint_dir", checkpoint_dir)
+        if checkpoint_dir is not None and (Path(checkpoint_dir) / "manifest.json").exists():
+            raise ValueError(f"checkpoint_dir {checkpoint_dir} is itself a plan or a checkpoint; name a folder for checkpoints alone")
         with _locked(checkpoint_dir):
             self._require_unused(checkpoint_dir, resume)
             is_resumed = self._resume(resume, checkpoint_dir)
@@ -181,14 +183,17 @@ class Trainer:
                 self._events.add_step(results, (self.cursor - before) / (time.perf_counter() - begin))
                 if histograms_every and self.step_count % histograms_every == 0:
                     self._events.add_parameters(self.step_count, self.session)
-            if eval_data is not None and eval_every and self.step_count % eval_every == 0:
-                self._evaluate_into(results, eval_data)
+            # Before the evaluation, so that an error in it does not lose the checkpoint.
             if checkpoint_every and self.step_count % checkpoint_every == 0:
                 saved = self._save_in(checkpoint_dir)
-        if history and eval_data is not None and "eval_loss" not in history[-1]:
-            self._evaluate_into(history[-1], eval_data)
+            if eval_data is not None and eval_every and self.step_count % eval_every == 0:
+                self._evaluate_into(results, eval_data)
         if checkpoint_dir is not None and history and saved != self.cursor:
             self._save_in(checkpoint_dir)
+        if history and eval_data is not None and "eval_loss" not in history[-1]:
+            self._evaluate_into(history[-1], eval_data)
+        elif not history and eval_data is not None and self.step_count == goal:
+            self._evaluate_into({}, eval_data)  # the last evaluation may have been interrupted
         return history
 
     def stop(self) -> None:
@@ -292,13 +297,11 @@ class Trainer:
         self.load(resume)
         return True
 
-    def _require_outside_plans(self, folder: Path) -> None:
-        """Raises ValueError if the folder is in the plan, which compiling again replaces as a whole, or is itself a plan or a checkpoint."""
+    def _require_outside_plan(self, argument: str, folder: str | os.PathLike | None) -> None:
+        """Raises ValueError if the folder is in the plan, which compiling again replaces as a whole."""
         plan = Path(self.session.plan.path)
-        if folder.resolve().is_relative_to(plan.resolve()):
-            raise ValueError(f"checkpoint_dir {folder} is inside the plan {plan}; name a folder outside of it")
-        if (folder / "manifest.json").exists():
-            raise ValueError(f"checkpoint_dir {folder} is itself a plan or a checkpoint; name a folder for checkpoints alone")
+        if folder is not None and Path(folder).resolve().is_relative_to(plan.resolve()):
+            raise ValueError(f"{argument} {folder} is inside the plan {plan}; name a place outside of it")
 
     def _require_unused(self, folder, resume) -> None:
         """Raises ValueError if the folder has checkpoints of another run, or later ones than the one to resume."""
@@ -392,7 +395,19 @@ class Trainer:
         if isinstance(data, Mapping):
             samples = self._table(data, "train_step")[1]
             return -(-epochs * samples // self._batch_size(batch_size, samples, "train_step"))
-        return epochs * len(data) if hasattr(data, "__len__") else 0
+        if not hasattr(data, "__len__"):
+            return 0
+        return epochs * (len(data) - self._is_last_skipped(data))
+
+    def _is_last_skipped(self, data) -> bool:
+        """Whether a list's last batch, or a DataLoader's, is smaller than the plan's."""
+        least = self._sizes("train_step")[1][0]
+        if isinstance(data, (list, tuple)):
+            return bool(data) and self._rows(self._arrange(data[-1], "train_step"), "train_step") < least
+        rows, order = getattr(data, "batch_size", None), getattr(data, "sampler", None)
+        if not isinstance(rows, int) or not hasattr(order, "__len__") or getattr(data, "drop_last", False):
+            return False
+        return 0 < len(order) % rows < least
 
     def _batches(self, data, epochs: int | None, batch_size: int | None, first: int) -> Iterator:
         """Batches from the cursor on; with `epochs`, the run began at cursor `first`."""

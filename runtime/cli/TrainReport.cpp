@@ -171,7 +171,7 @@ void TrainReport::onParameter(int64_t taken, const std::string &name, const Host
 
 void TrainReport::onCheckpoint(const fs::path &) {
   if (log)
-    log->flush();
+    log->flushBeforeEvaluation();
   if (events)
     events->flush();
 }
@@ -187,6 +187,20 @@ void TrainReport::onNote(const std::string &line) {
   clearLine();
   std::cout << std::flush;
   std::cerr << "note: " << makePrintable(line) << "\n";
+}
+
+/// Says which checkpoint had the lowest loss, if the run went on after it.
+void TrainReport::printBest(const TrainingResult &result) {
+  const EvaluationHistory &history = result.evaluations;
+  if (!history.sinceBest || !std::isfinite(history.bestLoss))
+    return;
+  std::string line = "best evaluation: loss " + format("%.5g", history.bestLoss) + " after " +
+                     count(history.bestStep, "taken step");
+  fs::path folder = getCheckpointFolder(setup.settings.checkpoints, history.bestStep);
+  std::error_code error;
+  if (!setup.settings.checkpoints.empty() && fs::is_directory(folder, error))
+    line += ", checkpoint " + folder.string();
+  print(line);
 }
 
 void TrainReport::finish(const TrainingResult &result) {
@@ -225,4 +239,5 @@ void TrainReport::finish(const TrainingResult &result) {
   if (result.evaluation && result.evaluation->values.contains("loss"))
     line += " | evaluation loss " + format("%.5g", result.evaluation->values.at("loss"));
   print(line + " | " + saved);
+  printBest(result);
 }

@@ -38,6 +38,7 @@ private:
   void clearLine();
   void print(const std::string &line);
   void printStep();
+  void printBest(const TrainingResult &result);
 
   const TrainingSetup &setup;
   std::optional<TrainingLog> log;

@@ -226,7 +226,8 @@ static void addFileOptions(CLI::App &verb, TrainSettings &settings) {
   verb.add_option("--checkpoint-every", training.checkpointEvery, "steps between checkpoints")
       ->check(count)
       ->needs(folder);
-  verb.add_option("--keep", training.keep, "checkpoints to keep; older ones are removed")
+  verb.add_option("--keep", training.keep,
+                  "latest checkpoints to keep, besides that of the evaluation with the lowest loss")
       ->check(count)
       ->needs(folder)
       ->capture_default_str();

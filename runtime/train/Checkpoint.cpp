@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -48,6 +49,15 @@ void Checkpoint::write(const fs::path &folder) const {
                    {"samples", progress.numSamples},
                    {"seed", progress.seed},
                    {"files", json::array({file})}};
+  if (batch)
+    manifest["batch"] = *batch;
+  if (isEvaluated)
+    manifest["evaluations"]["is_next"] = true;
+  if (evaluations.sinceBest)
+    manifest["evaluations"]["since_best"] = evaluations.sinceBest;
+  if (std::isfinite(evaluations.bestLoss))
+    manifest["evaluations"]["best"] = {{"loss", evaluations.bestLoss},
+                                       {"step", evaluations.bestStep}};
   for (const auto &[name, role] : roles)
     manifest["roles"][name] = nameOf(role);
   for (const TiedWeight &tie : ties)
@@ -74,6 +84,10 @@ public:
     checkpoint.progress.cursor = getCount(manifest, "cursor");
     checkpoint.progress.numSamples = getCount(manifest, "samples");
     checkpoint.progress.seed = getUnsigned(manifest, "seed");
+    if (manifest.contains("batch"))
+      checkpoint.batch = getCount(manifest, "batch");
+    if (manifest.contains("evaluations"))
+      readEvaluations(manifest["evaluations"], checkpoint);
     if (!manifest.contains("files") || !manifest["files"].is_array())
       fail(kManifest, "has no list 'files'");
     for (const json &file : manifest["files"])
@@ -130,6 +144,22 @@ private:
     if (!object.is_object() || !object.contains(key) || !object[key].is_string())
       fail(kManifest, std::string("has ") + what + " without '" + key + "'");
     return object[key].get<std::string>();
+  }
+
+  void readEvaluations(const json &entry, Checkpoint &checkpoint) const {
+    EvaluationHistory &evaluations = checkpoint.evaluations;
+    if (!entry.is_object())
+      fail(kManifest, "has 'evaluations' that are no object");
+    checkpoint.isEvaluated = entry.contains("is_next") && entry["is_next"] == true;
+    if (entry.contains("since_best"))
+      evaluations.sinceBest = getCount(entry, "since_best");
+    if (!entry.contains("best"))
+      return;
+    const json &best = entry["best"];
+    evaluations.bestStep = getCount(best, "step");
+    if (!best.contains("loss") || !best["loss"].is_number())
+      fail(kManifest, "has a best evaluation without a number 'loss'");
+    evaluations.bestLoss = best["loss"].get<double>();
   }
 
   void readStates(const json &entry, Checkpoint &checkpoint) const {

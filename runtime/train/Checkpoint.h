@@ -18,7 +18,9 @@
 #include "runtime/train/TiedWeights.h"
 
 #include <filesystem>
+#include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,8 +35,18 @@ struct TrainingProgress {
   bool operator==(const TrainingProgress &) const = default;
 };
 
+/// What a run's evaluations have shown so far.
+struct EvaluationHistory {
+  double bestLoss = std::numeric_limits<double>::infinity();
+  int64_t bestStep = -1; // committed steps before the best one; -1: there is none
+  int64_t sinceBest = 0; // evaluations after it
+};
+
 struct Checkpoint {
   TrainingProgress progress;
+  std::optional<int64_t> batch;  // samples per step, if known; 0: not all steps had the same
+  EvaluationHistory evaluations; // before the one at this place
+  bool isEvaluated = false;      // whether the run evaluates at this place
   /// Every state's whole value, without padding. Values that are read from a file are mapped.
   std::map<std::string, HostArray> states;
   /// The states' roles (getRoles), or empty; never empty after `read`, which guesses them from the

@@ -90,6 +90,7 @@ void CheckpointWriter::write(const Checkpoint &checkpoint) const {
   // Ignores errors: a folder that is not removed only takes space.
   std::error_code error;
   for (size_t i = 0; i + size_t(keep) < steps.size(); ++i)
-    fs::remove_all(getCheckpointFolder(run, steps[i]), error);
+    if (steps[i] != checkpoint.evaluations.bestStep)
+      fs::remove_all(getCheckpointFolder(run, steps[i]), error);
   removeUnfinished(run);
 }

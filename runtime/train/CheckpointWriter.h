@@ -32,7 +32,7 @@ public:
   /// to reuse, like later ones. If there is none, the first checkpoint reports the error.
   void prepare(const std::map<std::string, Checkpoint::Wanted> &states);
   /// Calls `before` and writes a checkpoint, both in the other thread, then removes older
-  /// checkpoints. No other checkpoint may be in progress.
+  /// checkpoints, except the one of the best evaluation. No other checkpoint may be in progress.
   void start(Checkpoint checkpoint, std::function<void()> before);
   /// Memory for a state, prepared or of the last checkpoint, which has been written: new pages for
   /// each checkpoint would take twice as long as copying the states. Null if there is none.

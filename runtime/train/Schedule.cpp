@@ -40,6 +40,7 @@ public:
       fail("has '" + call.arguments.front() + "' without '=' and a number");
     schedule.kind = kind->second;
     schedule.total = steps;
+    schedule.usesRunLength = descends();
     schedule.gamma = 0.1;
     for (const auto &[key, word] : call.settings)
       readSetting(key, word);
@@ -77,9 +78,10 @@ private:
   void readSetting(const std::string &key, const std::string &word) {
     if (key == "warmup")
       schedule.warmup = readSteps(key, word, 0);
-    else if (key == "total" && descends())
+    else if (key == "total" && descends()) {
       schedule.total = readSteps(key, word, 1);
-    else if (key == "min" && descends())
+      schedule.usesRunLength = false;
+    } else if (key == "min" && descends())
       schedule.min = readFactor(key, word);
     else if (key == "every" && schedule.kind == Schedule::Step)
       schedule.every = readSteps(key, word, 1);

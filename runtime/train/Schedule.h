@@ -26,6 +26,7 @@ extern const char *const kScheduleGrammar;
 struct Schedule {
   enum Kind { Constant, Linear, Cosine, Step } kind = Constant;
   int64_t warmup = 0, total = 0, every = 0;
+  bool usesRunLength = false; // `total` is the run's steps, since the text gives none
   double min = 0, gamma = 0;
 
   /// Reads a schedule as kScheduleGrammar describes. `steps` is the total if the text gives none;

@@ -17,7 +17,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <numeric>
 
 using namespace gridloom;
@@ -28,9 +27,10 @@ using Clock = std::chrono::steady_clock;
 Trainer::Trainer(const TrainingSetup &setup, Session &session, TrainingObserver *observer,
                  std::function<int()> getSignal)
     : setup(setup), session(session), observer(observer), getSignal(std::move(getSignal)),
-      writer(setup.settings.checkpoints, setup.settings.keep),
-      bestLoss(std::numeric_limits<double>::infinity()) {
+      writer(setup.settings.checkpoints, setup.settings.keep) {
   result.progress = setup.begin;
+  if (setup.checkpoint)
+    result.evaluations = setup.checkpoint->evaluations;
 }
 
 Trainer::~Trainer() = default;
@@ -40,7 +40,7 @@ TrainingResult Trainer::run() {
   restore();
   exchange(nullptr);
   noteLeftOut();
-  if (isEvaluationLeft())
+  if (setup.isEvaluatedFirst() && !result.signal)
     evaluate();
   if (!isOver())
     prefetch(result.progress.cursor);
@@ -49,11 +49,14 @@ TrainingResult Trainer::run() {
   while (!isOver()) {
     takeStep();
     showParameters();
-    if (isEvaluationDue())
+    int64_t cursor = result.progress.cursor, every = setup.settings.checkpointEvery;
+    bool isSaved = every && setup.getStepsDone(cursor) % every == 0;
+    if (isSaved || isOver())
+      save();
+    // After the checkpoint, so that nothing that happens in a long evaluation loses it.
+    if (setup.isEvaluatedAt(cursor) && !result.signal)
       evaluate();
-    int64_t done = setup.getStepsDone(result.progress.cursor);
-    bool isDue = setup.settings.checkpointEvery && done % setup.settings.checkpointEvery == 0;
-    if (isDue || isOver())
+    if (isOver())
       save();
     if (session.getRank() == 0)
       writer.check();
@@ -161,7 +164,8 @@ static void requireLabels(const EntrySpecialisation &specialisation, const std::
                     std::to_string(samples[size_t(wrong->row)]) + "; " + wrong->why);
 }
 
-TrainingValues Trainer::runEntry(const char *name, const TrainedEntry &entry, const Batch &batch) {
+/// Throws InvalidArgument if the batch does not fit the entry or has a label that is no class.
+void Trainer::bind(const char *entry, const Batch &batch) {
   for (const auto &[input, array] : setup.constants)
     if (batch.specialisation->findInput(input))
       session.bind(input, array);
@@ -169,7 +173,34 @@ TrainingValues Trainer::runEntry(const char *name, const TrainedEntry &entry, co
     requireLabels(*batch.specialisation, input, array, batch.samples);
     session.bind(input, array);
   }
-  session.checkRun(name, batch.specialisation->dims);
+  session.checkRun(entry, batch.specialisation->dims);
+}
+
+/// Collective. Saves the states before an error that all ranks throw. Returns the error's remedy,
+/// if there is one.
+std::string Trainer::saveBeforeError() {
+  save();
+  writer.finish(session);
+  exchange(nullptr); // a rank that exits earlier would end the job while others save
+  return result.checkpoint.empty() ? "" : "; --resume continues from " + result.checkpoint.string();
+}
+
+/// Ends the run because of its data, before anything ran on it. All ranks read the same data and
+/// come here.
+void Trainer::refuseData(const Error &error) {
+  if (error.getCode() != ErrorCode::InvalidArgument) // perhaps only this rank cannot read it
+    throw error;
+  std::string remedy;
+  try {
+    remedy = saveBeforeError();
+  } catch (const Error &) {
+    throw error;
+  }
+  throw Error(error.getCode(), error.what() + remedy);
+}
+
+/// Runs the entry on what is bound.
+TrainingValues Trainer::runEntry(const char *name, const TrainedEntry &entry, const Batch &batch) {
   session.run(name, batch.specialisation->dims);
   return *exchange(&entry);
 }
@@ -209,15 +240,21 @@ void Trainer::takeStep() {
   record.step = setup.getStepsDone(progress.cursor) + 1;
   record.learningRate = setup.learningRate * setup.schedule.getFactor(progress.step);
 
-  Batch batch = next.get();
-  int64_t following = progress.cursor + setup.step.batch;
-  if (following < setup.end)
-    prefetch(following);
   if (setup.step.specialisation->findInput(kLearningRate)) {
     HostArray rate = HostArray::allocate(DataType::F32, {});
     rate.as<float>()[0] = float(record.learningRate);
     session.bind(kLearningRate, rate);
   }
+  Batch batch;
+  try {
+    batch = next.get();
+    bind(kTrainEntry, batch);
+  } catch (const Error &error) {
+    refuseData(Error(describeStep(progress.cursor), error));
+  }
+  int64_t following = progress.cursor + setup.step.batch;
+  if (following < setup.end)
+    prefetch(following);
   try {
     record.values = runEntry(kTrainEntry, setup.step, batch);
   } catch (const Error &error) {
@@ -296,35 +333,14 @@ void Trainer::refuseStep(const StepRecord &record, const Batch &batch) {
   }
   if (observer)
     observer->onStep(record);
-  save(); // the states are those before the step
-  writer.finish(session);
-  exchange(nullptr); // a rank that exits earlier would end the job while others save
-  throw Error(
-      ErrorCode::InvalidArgument,
-      line + "; --on-nan skip goes on without it" +
-          (result.checkpoint.empty() ? "" : ", --resume from " + result.checkpoint.string()));
+  // The states are those before the step.
+  throw Error(ErrorCode::InvalidArgument,
+              line + "; --on-nan skip goes on without it" + saveBeforeError());
 }
 
 //===----------------------------------------------------------------------===//
 // Evaluation
 //===----------------------------------------------------------------------===//
-
-bool Trainer::isEvaluationDue() const {
-  int64_t cursor = result.progress.cursor;
-  if (!setup.eval || result.signal)
-    return false;
-  if (cursor >= setup.end)
-    return true;
-  if (setup.settings.evalEvery)
-    return setup.getStepsDone(cursor) % setup.settings.evalEvery == 0;
-  return setup.order.getEpoch(cursor) != setup.order.getEpoch(cursor - setup.step.batch);
-}
-
-/// Whether to evaluate before any step: a run that was interrupted in its last evaluation has taken
-/// all steps but lacks the result.
-bool Trainer::isEvaluationLeft() const {
-  return setup.eval && setup.checkpoint && !result.signal && setup.begin.cursor >= setup.end;
-}
 
 /// The name of the count that a mean is over.
 static std::string findCount(const std::string &mean, const TrainingValues &values) {
@@ -368,13 +384,20 @@ void Trainer::evaluate() {
   std::vector<int64_t> samples(size_t(entry.batch));
   for (int64_t first = 0; first + entry.batch <= entry.data.getNumSamples(); first += entry.batch) {
     std::iota(samples.begin(), samples.end(), first);
+    std::string where = "evaluation (samples " + std::to_string(first) + " to " +
+                        std::to_string(first + entry.batch - 1) + ")";
+    Batch batch;
+    try {
+      batch = entry.makeBatch(samples);
+      bind(kEvalEntry, batch);
+    } catch (const Error &error) {
+      refuseData(Error(where, error));
+    }
     TrainingValues values;
     try {
-      values = runEntry(kEvalEntry, entry, entry.makeBatch(samples));
+      values = runEntry(kEvalEntry, entry, batch);
     } catch (const Error &error) {
-      throw Error("evaluation (samples " + std::to_string(first) + " to " +
-                      std::to_string(first + entry.batch - 1) + ")",
-                  error);
+      throw Error(where, error);
     }
     if (result.signal)
       return;
@@ -382,11 +405,15 @@ void Trainer::evaluate() {
   }
   record.values = means.get();
   double loss = record.values.contains("loss") ? record.values.at("loss") : std::nan("");
-  record.isBest = loss < bestLoss;
-  evaluationsSinceBest = record.isBest ? 0 : evaluationsSinceBest + 1;
+  EvaluationHistory &history = result.evaluations;
+  evaluationsBefore = history;
+  evaluatedCursor = result.progress.cursor;
+  record.isBest = loss < history.bestLoss;
   if (record.isBest)
-    bestLoss = loss;
-  result.stoppedEarly = setup.settings.patience && evaluationsSinceBest >= setup.settings.patience;
+    history = {loss, record.taken, 0};
+  else
+    ++history.sinceBest;
+  result.stoppedEarly = setup.settings.patience && history.sinceBest >= setup.settings.patience;
   result.evaluation = record;
   if (observer)
     observer->onEvaluation(record);
@@ -404,6 +431,11 @@ void Trainer::save() {
   writer.finish(session);
   Checkpoint checkpoint;
   checkpoint.progress = progress;
+  checkpoint.batch = setup.getBatchOfAll();
+  checkpoint.isEvaluated = setup.isEvaluatedAt(progress.cursor);
+  // A run that continues here evaluates here.
+  checkpoint.evaluations =
+      evaluatedCursor == progress.cursor ? evaluationsBefore : result.evaluations;
   checkpoint.roles = getRoles(*setup.plan);
   checkpoint.ties = getTiedWeights(*setup.plan);
   for (const auto &[name, wanted] : setup.states)

@@ -11,6 +11,7 @@
 #ifndef GRIDLOOM_RUNTIME_TRAIN_TRAINER_H
 #define GRIDLOOM_RUNTIME_TRAIN_TRAINER_H
 
+#include "runtime/core/Error.h"
 #include "runtime/core/Session.h"
 #include "runtime/train/CheckpointWriter.h"
 #include "runtime/train/TrainingSetup.h"
@@ -74,6 +75,7 @@ struct TrainingResult {
   bool stoppedEarly = false;
   std::optional<double> loss;                 // the last step's
   std::optional<EvaluationRecord> evaluation; // the last one
+  EvaluationHistory evaluations;              // of the whole run
   std::filesystem::path checkpoint;           // the last one, on all ranks; empty: none
 };
 
@@ -101,8 +103,6 @@ private:
   void refuseStep(const StepRecord &record, const Batch &batch);
   void showParameters();
   void evaluate();
-  bool isEvaluationDue() const;
-  bool isEvaluationLeft() const;
   void save();
   bool isSavedBeforeTheEnd() const;
   bool isOver() const;
@@ -120,7 +120,10 @@ private:
     TrainingValues sums;
   };
 
+  void bind(const char *entry, const Batch &batch);
   TrainingValues runEntry(const char *name, const TrainedEntry &entry, const Batch &batch);
+  std::string saveBeforeError();
+  [[noreturn]] void refuseData(const Error &error);
   bool isScaleTooLarge(const StepRecord &record) const;
   std::optional<TrainingValues> exchange(const TrainedEntry *entry);
   void prefetch(int64_t cursor);
@@ -133,9 +136,8 @@ private:
   CheckpointWriter writer;
   std::future<Batch> next;
   TrainingResult result;
-  int64_t savedCursor = -1, shownStep = 0;
-  double bestLoss;
-  int64_t evaluationsSinceBest = 0;
+  int64_t savedCursor = -1, evaluatedCursor = -1, shownStep = 0;
+  EvaluationHistory evaluationsBefore; // the last one
 };
 
 } // namespace gridloom::rt

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 static std::optional<EventPlace> findPlace(const TrainingSetup &setup) {
   if (!setup.checkpoint)
     return std::nullopt;
-  return EventPlace{setup.begin.step, setup.eval && setup.begin.cursor >= setup.end};
+  return EventPlace{setup.begin.step, setup.isEvaluatedFirst()};
 }
 
 /// Whether to move existing events away. They may be of a run whose checkpoints are elsewhere.
@@ -21,6 +21,7 @@ static bool keepsEarlier(const TrainingSetup &setup) {
 }
 
 void TrainingEvents::check(const fs::path &folder, const TrainingSetup &setup) {
+  setup.plan->requireOutside("--log-dir", folder);
   EventLog::check(folder, keepsEarlier(setup) ? EventPlace() : findPlace(setup));
 }
 

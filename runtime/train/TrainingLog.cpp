@@ -112,6 +112,7 @@ static bool isThere(const fs::path &path) {
 }
 
 void TrainingLog::check(const fs::path &path, const TrainingSetup &setup) {
+  setup.plan->requireOutside("--log", path);
   std::error_code error;
   if (fs::is_directory(path, error))
     throw refuse(path, "is a folder; name a file");
@@ -144,6 +145,7 @@ void TrainingLog::open() {
       throw refuse(path, std::string("cannot be written: ") + strerror(errno));
     opened.number = -1;
     file.reset(stream);
+    isFile = S_ISREG(mine.st_mode);
     return;
   }
 }
@@ -182,8 +184,11 @@ TrainingLog::TrainingLog(fs::path given, const TrainingSetup &setup)
   std::string contents = isThere(path) ? readKept(setup) : "";
   if (contents.empty())
     write(contents = makeHeader(setup));
-  if (setup.eval && setup.begin.cursor >= setup.end)
+  if (setup.isEvaluatedFirst())
     std::tie(lastRow, lastBegin) = findLast(contents, evalValues.size());
+  // Of another step if this one was not logged.
+  if (!lastRow.starts_with(std::to_string(setup.getStepsDone(setup.begin.cursor)) + ","))
+    lastRow.clear();
 }
 
 TrainingLog::~TrainingLog() {
@@ -207,6 +212,7 @@ static std::string format(const TrainingValues &values, const std::string &name)
 
 void TrainingLog::add(const StepRecord &record) {
   flush();
+  lastRow.clear();
   row = std::to_string(record.step) + "," + std::to_string(record.epoch) + "," +
         std::to_string(record.cursor) + "," + format(record.values, "loss") + "," +
         format(record.values, "count") + "," + format(record.learningRate) + "," +
@@ -238,6 +244,17 @@ void TrainingLog::flush() {
   std::string whole = std::exchange(row, "");
   evaluated.clear();
   write(whole);
+}
+
+void TrainingLog::flushBeforeEvaluation() {
+  if (!isFile || row.empty())
+    return;
+  struct stat status{};
+  if (!evalValues.empty() && fstat(fileno(file.get()), &status) == 0) {
+    lastRow = row;
+    lastBegin = size_t(status.st_size);
+  }
+  flush();
 }
 
 void TrainingLog::write(std::string_view text) {

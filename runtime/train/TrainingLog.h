@@ -43,6 +43,9 @@ public:
   void add(const EvaluationRecord &record);
   /// Writes the last row. Throws InvalidArgument with the path and the system's reason.
   void flush();
+  /// Also writes the last row, but its evaluation may still follow. A pipe's row waits for it,
+  /// since it cannot be replaced there.
+  void flushBeforeEvaluation();
   /// Waits until flushed rows are on disk, so that a checkpoint that survives a power failure has
   /// its rows. May run in another thread at the same time.
   void sync() const;
@@ -59,9 +62,10 @@ private:
     void operator()(FILE *file) const { fclose(file); }
   };
   std::unique_ptr<FILE, Closer> file;
+  bool isFile = false;        // a regular one
   std::string row, evaluated; // of the last step
-  /// For a run whose steps are all logged: the file's last row without the evaluation, which is
-  /// done again, and its offset.
+  /// If the evaluation of the file's last row follows or is done again: the row without it, and its
+  /// offset.
   std::string lastRow;
   size_t lastBegin = 0;
 };

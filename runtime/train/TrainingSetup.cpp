@@ -10,7 +10,6 @@
 #include "runtime/core/Error.h"
 #include "runtime/core/PlanQueries.h"
 #include "runtime/core/plan.pb.h"
-#include "support/FileSwap.h"
 
 #include <algorithm>
 #include <cassert>
@@ -197,12 +196,9 @@ static void requireTrains(const Plan &plan) {
 // The run's part
 //===----------------------------------------------------------------------===//
 
-/// A plan that is compiled again is replaced as a whole, with the checkpoints in it.
 static void requireOutsidePlans(const fs::path &folder, const Plan &plan) {
   std::error_code error;
-  if (isInside(folder, plan.getFolder()))
-    throw usage("--checkpoint-dir " + folder.string() + " is inside the plan " +
-                plan.getFolder().string() + "; name a folder outside of it");
+  plan.requireOutside("--checkpoint-dir", folder);
   if (fs::exists(folder / "manifest.json", error))
     throw usage("--checkpoint-dir " + folder.string() +
                 " is itself a plan or a checkpoint; name a folder for checkpoints alone");
@@ -219,7 +215,7 @@ void TrainingSetup::requireUnused() const {
   if (!settings.resume)
     throw usage("--checkpoint-dir " + folder.string() + " has checkpoints, the last of step " +
                 std::to_string(steps.back()) + "; continue it with --resume, or name a new folder");
-  // Only the last --keep checkpoints are kept, of whichever run.
+  // Only the last --keep checkpoints and the best one are kept, of whichever run.
   std::error_code error;
   fs::path from = fs::canonical(checkpointPath, error).parent_path();
   if (!fs::equivalent(from, folder, error))
@@ -280,10 +276,28 @@ static int64_t findEnd(const TrainingSetup &setup) {
   return end;
 }
 
+int64_t TrainingSetup::getBatchOfAll() const {
+  return !checkpoint || checkpoint->batch.value_or(step.batch) == step.batch ? step.batch : 0;
+}
+
+/// A schedule over the whole run counts steps of one size.
+static void requireSameBatch(const TrainingSetup &setup) {
+  if (setup.getBatchOfAll() || !setup.schedule.usesRunLength)
+    return;
+  int64_t saved = *setup.checkpoint->batch;
+  throw usage("--lr-schedule " + setup.settings.schedule + ": checkpoint " +
+              setup.checkpointPath.string() + " is of a run with batches of " +
+              (saved ? std::to_string(saved) : "several sizes") + ", and the plan's have " +
+              std::to_string(setup.step.batch) +
+              "; give the whole run's steps with total=, of which " +
+              std::to_string(setup.begin.step) + " are taken");
+}
+
 static void findRate(TrainingSetup &setup) {
   const TrainingSettings &settings = setup.settings;
   setup.learningRate = settings.learningRate.value_or(setup.plan->getTraining()->learningRate);
   setup.schedule = Schedule::parse(settings.schedule, setup.getNumSteps());
+  requireSameBatch(setup);
   const Argument *input = setup.step.specialisation->findInput(kLearningRate);
   if (input && (input->type != DataType::F32 || !input->shape.empty()))
     throw usage("input " + input->describe() + " is not one f32");
@@ -323,6 +337,16 @@ TrainingSetup TrainingSetup::prepare(std::shared_ptr<const Plan> plan, TrainingS
   findRate(setup);
   makeConstants(setup);
   return setup;
+}
+
+bool TrainingSetup::isEvaluatedAt(int64_t cursor) const {
+  if (!eval || cursor == 0)
+    return false;
+  if (cursor >= end)
+    return true;
+  if (settings.evalEvery)
+    return getStepsDone(cursor) % settings.evalEvery == 0;
+  return order.getEpoch(cursor) != order.getEpoch(std::max<int64_t>(cursor - step.batch, 0));
 }
 
 int64_t TrainingSetup::getNumSteps() const { return getStepsDone(end); }

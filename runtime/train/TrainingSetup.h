@@ -86,8 +86,17 @@ struct TrainingSetup {
   /// mixed up with this run's. Call it again once the folder is locked: another run may have saved
   /// meanwhile.
   void requireUnused() const;
+  /// Whether the evaluation data, if any, is evaluated after the step that ends at `cursor`.
+  bool isEvaluatedAt(int64_t cursor) const;
+  /// Whether to evaluate before any step: a checkpoint is saved before the evaluation at its place,
+  /// or does not count it.
+  bool isEvaluatedFirst() const {
+    return eval && checkpoint && (checkpoint->isEvaluated || isEvaluatedAt(begin.cursor));
+  }
   /// The steps of the whole run, including those before a checkpoint.
   int64_t getNumSteps() const;
+  /// The samples of each step of the whole run; 0 if not all steps have the same.
+  int64_t getBatchOfAll() const;
   /// The steps that read `cursor` samples.
   int64_t getStepsDone(int64_t cursor) const;
 

@@ -102,6 +102,13 @@ def test_files_can_be_told_from_their_names(tools, model, tmp_path):
     assert files and all(io_wrapper.IsTensorFlowEventsFile(str(path)) for path in files)
 
 
+def test_events_in_the_plan_are_refused(tools, model):
+    plan = model / "one.plan"
+    result = tools.call("train", plan, "--data", model / "data.npz", "--steps", 1, "--log-dir", plan / "events", check=False)
+    assert result.returncode == 1 and f"--log-dir {plan / 'events'} is inside the plan {plan}; name a place" in result.stderr
+    assert not (plan / "events").exists()
+
+
 def test_the_trainer_writes_them_too(model, tmp_path):
     with np.load(model / "data.npz") as data:
         arrays = dict(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
@@ -156,6 +157,18 @@ def test_a_label_that_is_no_class_is_named(tools, plans, tmp_path, plan, label, 
     step = re.search(r"error: step (\d) \(samples (\d+) to (\d+) of epoch 1\): labels\.npy holds label (-?\d+) in sample 13; (.*)", result.stderr)
     assert step and int(step[4]) == label and why in step[5], result.stderr
     assert f"error: evaluation (samples 12 to 15): labels.npy holds label {label} in sample 13; {why}" in evaluated.stderr
+
+
+@pytest.mark.parametrize("where", ["data", "eval"])
+def test_a_label_that_is_no_class_loses_no_steps(tools, plans, tmp_path, where):
+    for name in ("data", "eval"):
+        np.savez(tmp_path / f"{name}.npz", **draw_data(7 if name == where else 0))
+    files = ["--data", tmp_path / "data.npz", "--eval-data", tmp_path / "eval.npz", "--checkpoint-dir", tmp_path / "c"]
+    result = tools.call("train", plans / "plain.plan", *files, check=False)
+    step = 5 if where == "eval" else int(re.search(r"error: step (\d) ", result.stderr)[1]) - 1
+    folder = tmp_path / "c" / f"step-{step:010d}"
+    assert result.returncode == 1 and result.stderr.strip().endswith(f"; --resume continues from {folder}")
+    assert json.loads((folder / "manifest.json").read_text())["step"] == step
 
 
 def test_labels_of_several_losses_are_classes_of_each(tools, tmp_path):

@@ -182,6 +182,32 @@ def test_several_batch_sizes():
         trainer.fit(table(), epochs=1, batch_size=3)
 
 
+class Loader:
+    """As torch's DataLoader says what its batches are."""
+
+    batch_size = BATCH
+
+    def __init__(self, given: list, drop_last: bool):
+        self.drop_last, self.batches = drop_last, given[:-1] if drop_last else given
+        self.sampler = range(sum(len(x) for x, _ in given))
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __iter__(self):
+        return iter(self.batches)
+
+
+@pytest.mark.parametrize("kind", ["list", "loader", "dropping loader"])
+def test_schedules_count_no_batches_that_are_skipped(kind):
+    data = batches(table(2 * BATCH + 1))
+    if kind != "list":
+        data = Loader(data, drop_last=kind == "dropping loader")
+    trainer = gridloom.Trainer(Regression(), lr=1, schedule="linear")
+    trainer.fit(data, epochs=2)
+    assert trainer.session.rates == pytest.approx([1, 0.75, 0.5, 0.25])
+
+
 def test_schedules_multiply_the_rate():
     trainer = gridloom.Trainer(Regression(), lr=0.5, schedule="linear(warmup=2)")
     trainer.fit(table(), steps=4)  # also the schedule's total
@@ -234,11 +260,27 @@ def test_a_run_resumes_in_the_middle_of_an_epoch(tmp_path):
         gridloom.Trainer(Regression()).fit(table(16), epochs=2, resume=tmp_path)
 
 
+def test_an_interrupted_last_evaluation_is_made_up_for(tmp_path):
+    class Seen:
+        evaluations: list[int] = []
+
+        def on_evaluate(self, trainer, step, results):
+            self.evaluations.append(step)
+
+    bad = {name: array[:3] for name, array in table().items()}  # no whole batch
+    with pytest.raises(ValueError, match="3 samples, fewer than"):
+        gridloom.Trainer(Regression()).fit(table(), steps=2, eval_data=bad, checkpoint_dir=tmp_path)
+    resumed = gridloom.Trainer(Regression(), callbacks=[Seen()])
+    assert resumed.fit(table(), steps=2, eval_data=table(), checkpoint_dir=tmp_path, resume=True) == []
+    assert Seen.evaluations == [2]
+
+
+@pytest.mark.parametrize("argument", ["checkpoint_dir", "log_dir"])
 @pytest.mark.parametrize("folder", ["r.plan", "r.plan/runs"])
-def test_checkpoints_in_the_plan_are_refused(tmp_path, monkeypatch, folder):
+def test_folders_in_the_plan_are_refused(tmp_path, monkeypatch, folder, argument):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match=f"checkpoint_dir {folder} is inside the plan r.plan; name a folder outside"):
-        gridloom.Trainer(Regression()).fit(table(), steps=1, checkpoint_dir=folder)
+    with pytest.raises(ValueError, match=f"{argument} {folder} is inside the plan r.plan; name a place outside"):
+        gridloom.Trainer(Regression()).fit(table(), steps=1, **{argument: folder})
     assert not list(tmp_path.iterdir())
 
 

@@ -79,7 +79,7 @@ TEST_F(TrainerCheckpoint, APlanIsNoFolderOfCheckpoints) {
     return std::string();
   };
   EXPECT_THAT(refuse(plan), HasSubstr("is inside the plan " + plan.string()));
-  EXPECT_THAT(refuse(plan / "run"), HasSubstr("name a folder outside of it"));
+  EXPECT_THAT(refuse(plan / "run"), HasSubstr("name a place outside of it"));
   EXPECT_THAT(refuse(other), HasSubstr("is itself a plan or a checkpoint"));
   EXPECT_EQ(refuse(checkpoints), "");
 }
@@ -190,6 +190,102 @@ TEST_F(TrainerCheckpoint, AnInterruptedLastEvaluationIsMadeUpFor) {
     std::string row = readLast();
     EXPECT_EQ(std::ranges::count(row, ','), 10);
   }
+}
+
+/// The loss is w, which grows: the first evaluation is the best one.
+TEST_F(TrainerCheckpoint, AResumedRunKnowsItsEvaluations) {
+  writeData(evalData, 4);
+  settings.evalData = evalData;
+  settings.steps = 100;
+  settings.evalEvery = settings.checkpointEvery = 3;
+  settings.patience = 4;
+  settings.keep = 1;
+  settings.checkpoints = folder.getPath() / "whole";
+  Trained whole = train();
+  EXPECT_EQ(whole.getSteps().size(), 15u);
+  EXPECT_EQ(whole.results[0].evaluations.bestStep, 3);
+  EXPECT_THAT(listCheckpoints(settings.checkpoints), ElementsAre(3, 15));
+  settings.checkpoints = checkpoints;
+  // The signal comes in the sixth step, before its evaluation, which then comes first.
+  train(1, [](int, size_t steps) { return steps == 5 ? 15 : 0; });
+  EXPECT_THAT(listCheckpoints(checkpoints), ElementsAre(3, 6));
+  settings.resume = true;
+  Trained rest = train(2);
+  EXPECT_EQ(rest.getSteps().size(), 9u);
+  EXPECT_EQ(rest.recorders[0].evaluations.size(), 4u);
+  EXPECT_EQ(rest.recorders[0].evaluations[0].step, 6);
+  for (const TrainingResult &result : rest.results) {
+    EXPECT_TRUE(result.stoppedEarly);
+    EXPECT_EQ(result.evaluations.bestStep, 3);
+    EXPECT_EQ(result.evaluations.sinceBest, 4);
+  }
+  EXPECT_EQ(rest.states, whole.states);
+  EXPECT_THAT(listCheckpoints(checkpoints), ElementsAre(3, 15));
+  EXPECT_EQ(train().getSteps().size(), 0u); // it has stopped
+}
+
+/// A longer run has no evaluation where the shorter one had its last.
+TEST_F(TrainerCheckpoint, TheLastEvaluationCountsInALongerRun) {
+  writeData(evalData, 4);
+  settings.evalData = evalData;
+  settings.steps = 2;
+  settings.evalEvery = 4;
+  settings.checkpoints = checkpoints;
+  train();
+  settings.resume = true;
+  settings.steps = 5;
+  Trained run = train();
+  EXPECT_EQ(run.recorders[0].evaluations.size(), 3u); // after steps 2, 4 and 5
+  EXPECT_EQ(run.results[0].evaluations.bestStep, 2);
+  EXPECT_EQ(run.results[0].evaluations.sinceBest, 2);
+}
+
+/// A step that is not taken saves where an evaluation has been.
+TEST_F(TrainerCheckpoint, AnEvaluationCountsOnceAfterAnError) {
+  writeData(evalData, 4);
+  writeData(data, numSamples, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  settings.evalData = evalData;
+  settings.steps = 2;
+  settings.checkpoints = checkpoints;
+  EXPECT_THAT(train().error, HasSubstr("is not taken"));
+  Checkpoint saved = Checkpoint::read(getCheckpointFolder(checkpoints, 0));
+  EXPECT_EQ(saved.evaluations.bestStep, -1);
+  writeData(data, numSamples);
+  settings.resume = true;
+  settings.steps = 4;
+  settings.evalEvery = 2;
+  Trained run = train(1, [](int, size_t steps) { return steps == 3 ? 15 : 0; });
+  EXPECT_EQ(run.recorders[0].evaluations.size(), 1u);
+  saved = Checkpoint::read(getCheckpointFolder(checkpoints, 4));
+  EXPECT_EQ(saved.evaluations.bestStep, 2);
+  EXPECT_EQ(saved.evaluations.sinceBest, 0);
+  EXPECT_TRUE(saved.isEvaluated);
+}
+
+TEST_F(TrainerCheckpoint, ASchedulesStepsAreThoseOfOneBatchSize) {
+  settings.steps = 2;
+  settings.checkpoints = checkpoints;
+  train();
+  settings.resume = true;
+  settings.steps = 4;
+  settings.schedule = "linear";
+  EXPECT_EQ(getRefusal(), "no error");
+  fs::path folder = getCheckpointFolder(checkpoints, 2);
+  Checkpoint saved = Checkpoint::read(folder);
+  EXPECT_EQ(saved.batch, batch);
+  saved.batch = 2 * batch;
+  saved.write(folder);
+  EXPECT_THAT(getRefusal(), AllOf(HasSubstr("is of a run with batches of 8, and the plan's have 4"),
+                                  HasSubstr("total=, of which 2 are taken")));
+  for (const char *schedule : {"linear(total=4)", "constant", "step(every=2)"}) {
+    settings.schedule = schedule;
+    EXPECT_EQ(getRefusal(), "no error") << schedule;
+  }
+  train();
+  EXPECT_EQ(Checkpoint::read(getCheckpointFolder(checkpoints, 4)).batch, 0);
+  settings.schedule = "cosine";
+  settings.steps = 6;
+  EXPECT_THAT(getRefusal(), HasSubstr("with batches of several sizes, and the plan's have 4"));
 }
 
 TEST_F(TrainerCheckpoint, CheckpointsOfOtherRunsAreRefused) {

@@ -68,6 +68,15 @@ TEST_F(TrainerLog, TheLogHasEachStepOnce) {
   settings.resume = true;
   train(1, nullptr, log);
   EXPECT_EQ(readLog(), whole);
+
+  // Evaluations follow checkpoints of the same step; a signal comes between them.
+  fs::remove(log);
+  settings.checkpoints = folder.getPath() / "others";
+  settings.checkpointEvery = 3;
+  train(1, [](int, size_t steps) { return steps == 5 ? 2 : 0; }, log);
+  EXPECT_THAT(readLog().back(), testing::EndsWith(",T,,"));
+  train(1, nullptr, log);
+  EXPECT_EQ(readLog(), whole);
 }
 
 TEST_F(TrainerLog, TheLogOfARunWhoseCheckpointsAreNotFoundIsKept) {
@@ -131,6 +140,9 @@ TEST_F(TrainerLog, LogsOfOthersAreLeftAlone) {
   EXPECT_EQ(getError(log), "no error");
   EXPECT_THAT(getError(folder.getPath()), HasSubstr("is a folder"));
   EXPECT_THAT(getError(folder.getPath() / "none" / "log.csv"), HasSubstr("there is no folder"));
+  EXPECT_THAT(
+      getError(setup.plan->getFolder() / "log.csv"),
+      HasSubstr("log.csv is inside the plan " + setup.plan->getFolder().string() + "; name"));
   writeFile(log, "a,b\n1,2\n");
   EXPECT_THAT(getError(log), HasSubstr("exists; remove it"));
   train();

@@ -49,7 +49,7 @@ struct Recorder : TrainingObserver {
   void onCheckpoint(const std::filesystem::path &path) override {
     checkpoints.push_back(path);
     if (log)
-      log->flush();
+      log->flushBeforeEvaluation();
   }
   void onSaving() override {
     if (log)
