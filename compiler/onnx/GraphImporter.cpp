@@ -10,6 +10,7 @@
 #include "compiler/onnx/Narrow.h"
 #include "compiler/onnx/OpTable.h"
 #include "compiler/onnx/Sequences.h"
+#include "dialects/loom/Training.h"
 #include "dialects/loom/WeightUse.h"
 #include "passes/simplify/Folding.h"
 #include "support/Sha256.h"
@@ -119,8 +120,11 @@ Value TensorPool::materializeWeight(const rt::OnnxTensor &tensor, OpBuilder &bui
     auto source = loom::SourceAttr::get(context, tensor.file, tensor.offset, tensor.bytes);
     lastWeight = loom::WeightOp::create(builder, loc, tensor.name, type, source);
   }
-  return loom::GetWeightOp::create(builder, loc, type, tensor.name, Attribute(),
-                                   loom::LayoutAttr());
+  auto read =
+      loom::GetWeightOp::create(builder, loc, type, tensor.name, Attribute(), loom::LayoutAttr());
+  if (isTraining && !tensor.isInitializer)
+    read->setAttr(loom::kFrozen, builder.getStringAttr(loom::kFrozenConstant));
+  return read;
 }
 
 ArrayAttr TensorPool::getFolded() {

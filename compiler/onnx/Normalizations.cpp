@@ -226,6 +226,17 @@ static bool usesBatchStatistics(const Node &node) {
   return node.getOpset() < 14 ? node.getNumResults() == 5 : node.intAttribute("training_mode", 0);
 }
 
+/// Operand `index`, a running statistic. Training marks it in a read of its own: files may store
+/// it and a parameter of equal value once.
+static Value readStatistic(Node &node, unsigned index) {
+  auto read = node.operand(index).getDefiningOp<loom::GetWeightOp>();
+  if (!read || !node.getImporter().isTraining())
+    return node.operand(index);
+  Operation *own = node.getBuilder().clone(*read);
+  own->setAttr(loom::kFrozen, node.getBuilder().getStringAttr(loom::kFrozenStatistic));
+  return own->getResult(0);
+}
+
 /// x * s + (bias - mean * s) with s = scale / sqrt(variance + epsilon): s and the offset depend on
 /// weights alone.
 static LogicalResult importBatchNormalization(Node &node) {
@@ -235,19 +246,14 @@ static LogicalResult importBatchNormalization(Node &node) {
     return importBatchStatistics(node);
   node.getImporter().getTrainingMarks().addEvaluated("BatchNormalization",
                                                      loom::getNodeName(node.getLoc()));
-  for (unsigned i : {3, 4})
-    if (auto read = node.operand(i).getDefiningOp<loom::GetWeightOp>();
-        read && node.getImporter().isTraining())
-      read->setAttr(loom::kFrozen, node.getBuilder().getStringAttr("statistics"));
-  Value x = node.operand(0);
+  Value x = node.operand(0), mean = readStatistic(node, 3), variance = readStatistic(node, 4);
   Type element = getTensorType(x).getElementType();
-  Type statistics = getTensorType(node.operand(3)).getElementType();
+  Type statistics = getTensorType(mean).getElementType();
   Value deviation = node.unary<loom::SqrtOp>(
-      node.binary<loom::AddOp>(node.operand(4), node.floatAttribute("epsilon", 1e-5f)));
+      node.binary<loom::AddOp>(variance, node.floatAttribute("epsilon", 1e-5f)));
   Value factor = node.binary<loom::DivideOp>(node.convert(node.operand(1), statistics), deviation);
-  Value offset =
-      node.binary<loom::SubtractOp>(node.convert(node.operand(2), statistics),
-                                    node.binary<loom::MultiplyOp>(node.operand(3), factor));
+  Value offset = node.binary<loom::SubtractOp>(node.convert(node.operand(2), statistics),
+                                               node.binary<loom::MultiplyOp>(mean, factor));
   Value scaled = node.binary<loom::MultiplyOp>(
       x, perChannel(node, node.convert(factor, element), getShape(x)));
   return node.setResult(node.binary<loom::AddOp>(

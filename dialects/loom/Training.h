@@ -39,8 +39,10 @@ inline constexpr llvm::StringLiteral kAccumulates = "loom.accumulates";
 /// batch and before clipping: the parameter's name. For analyses of steps; if a phase replaces the
 /// operation, the mark is lost.
 inline constexpr llvm::StringLiteral kGradientOf = "loom.gradient_of";
-/// On a read of a weight that training leaves unchanged: why.
+/// On a read of a weight that training leaves unchanged: why, which is one of the next two.
 inline constexpr llvm::StringLiteral kFrozen = "loom.frozen";
+inline constexpr llvm::StringLiteral kFrozenConstant = "constant"; ///< of a Constant node
+inline constexpr llvm::StringLiteral kFrozenStatistic = "statistics";
 
 /// Whether the value is a weight of the model, read from its file or a state that began so, or a
 /// conversion of one to the type it is computed in.

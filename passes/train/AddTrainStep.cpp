@@ -246,6 +246,8 @@ void AddTrainStepPass::describeWeights(const TrainSettings &settings, const Trai
   SmallVector<StringRef> unreached;
   llvm::DenseSet<StringAttr> open; // read, and neither frozen nor statistics
   getOperation().walk([&](loom::GetWeightOp read) {
+    if (read.use_empty())
+      return;
     Fate fate = decideFate(read, settings.rules, {});
     if (fate == Fate::Trained || fate == Fate::Narrow)
       open.insert(read.getNameAttr().getAttr());

@@ -30,6 +30,20 @@ SmallVector<loom::GetWeightOp> train::findReads(func::FuncOp function, ArrayRef<
   return found;
 }
 
+llvm::MapVector<StringAttr, SmallVector<loom::GetWeightOp>>
+train::groupReads(func::FuncOp function, ArrayRef<Value> values) {
+  llvm::MapVector<StringAttr, SmallVector<loom::GetWeightOp>> groups;
+  for (loom::GetWeightOp read : findReads(function, values))
+    groups[read.getNameAttr().getAttr()].push_back(read);
+  for (auto read : function.getOps<loom::GetWeightOp>()) {
+    auto group = groups.find(read.getNameAttr().getAttr());
+    if (group != groups.end() && !read.use_empty() && read->hasAttr(loom::kFrozen) &&
+        !llvm::is_contained(group->second, read))
+      group->second.push_back(read);
+  }
+  return groups;
+}
+
 llvm::MapVector<StringAttr, Value> train::findStatistics(func::FuncOp function) {
   llvm::MapVector<StringAttr, Value> statistics;
   for (auto [i, value] : llvm::enumerate(function.front().getTerminator()->getOperands()))
@@ -43,8 +57,19 @@ Fate train::decideFate(loom::GetWeightOp read, const ParameterRules &rules,
   auto type = cast<RankedTensorType>(read.getType());
   if (rules.lookup({read.getName(), type.getRank()}).isFrozen)
     return Fate::Frozen;
-  if (read->hasAttr(loom::kFrozen) || statistics.contains(read.getNameAttr().getAttr()))
-    return Fate::Statistic;
+  if (auto reason = read->getAttrOfType<StringAttr>(loom::kFrozen))
+    return reason.getValue() == loom::kFrozenConstant ? Fate::Constant : Fate::Statistic;
+  if (statistics.contains(read.getNameAttr().getAttr()))
+    return Fate::Mixed;
   return type.getElementType().isF32() || type.getElementType().isF64() ? Fate::Trained
                                                                         : Fate::Narrow;
+}
+
+Fate train::decideFate(ArrayRef<loom::GetWeightOp> reads, const ParameterRules &rules,
+                       const llvm::MapVector<StringAttr, Value> &statistics) {
+  Fate first = decideFate(reads.front(), rules, statistics);
+  bool isSame = llvm::all_of(reads.drop_front(), [&](loom::GetWeightOp read) {
+    return decideFate(read, rules, statistics) == first;
+  });
+  return isSame ? first : Fate::Mixed;
 }

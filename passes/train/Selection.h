@@ -19,7 +19,9 @@ namespace gridloom::train {
 enum class Fate {
   Trained,
   Frozen,    ///< by --param
+  Constant,  ///< of the graph, not an initializer
   Statistic, ///< a running statistic, which no gradient changes
+  Mixed,     ///< a parameter that is also a running statistic, which is an error
   Narrow     ///< neither f32 nor f64, which is an error
 };
 
@@ -28,11 +30,18 @@ enum class Fate {
 llvm::SmallVector<loom::GetWeightOp> findReads(mlir::func::FuncOp function,
                                                llvm::ArrayRef<mlir::Value> values);
 
+/// The same reads, and others of the same weights that training leaves unchanged, by weight.
+llvm::MapVector<mlir::StringAttr, llvm::SmallVector<loom::GetWeightOp>>
+groupReads(mlir::func::FuncOp function, llvm::ArrayRef<mlir::Value> values);
+
 /// The next values of running statistics, by weight, among a function's results.
 llvm::MapVector<mlir::StringAttr, mlir::Value> findStatistics(mlir::func::FuncOp function);
 
 /// Decides what is trained; the only rule for it.
 Fate decideFate(loom::GetWeightOp read, const ParameterRules &rules,
+                const llvm::MapVector<mlir::StringAttr, mlir::Value> &statistics);
+/// The same for a weight with these reads: Mixed if they differ.
+Fate decideFate(llvm::ArrayRef<loom::GetWeightOp> reads, const ParameterRules &rules,
                 const llvm::MapVector<mlir::StringAttr, mlir::Value> &statistics);
 
 } // namespace gridloom::train

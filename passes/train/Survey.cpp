@@ -178,8 +178,7 @@ LogicalResult Surveyor::chooseLosses() {
 void Surveyor::findReaders() {
   for (auto read : function.getOps<loom::GetWeightOp>())
     reads[read.getNameAttr().getAttr()].push_back(read);
-  for (loom::GetWeightOp read : findReads(function, sums))
-    reached[read.getNameAttr().getAttr()].push_back(read);
+  reached = groupReads(function, sums);
   module.walk([&](loom::GetWeightOp read) {
     if (loom::isBody(read->getParentOfType<func::FuncOp>()))
       insideBodies.insert(read.getNameAttr().getAttr());
@@ -215,18 +214,21 @@ std::string Surveyor::findObstacle(loom::WeightOp weight) {
   Type element = cast<RankedTensorType>(weight.getType()).getElementType();
   if (!isa<FloatType>(element))
     return "integers or quantised";
-  if (statistics.contains(name))
-    return "running statistic";
   auto found = reached.find(name);
   if (found == reached.end())
-    return insideBodies.contains(name)                     ? "read inside a loop or branch"
+    return statistics.contains(name)                       ? "running statistic"
+           : insideBodies.contains(name)                   ? "read inside a loop or branch"
            : survey.isLossGuessed && survey.losses.empty() ? "no output depends on it"
                                                            : "no loss depends on it";
-  switch (decideFate(found->second.front(), settings.rules, statistics)) {
+  switch (decideFate(found->second, settings.rules, statistics)) {
   case Fate::Frozen:
     return "--param";
+  case Fate::Constant:
+    return "a Constant node, not an initializer";
   case Fate::Statistic:
     return "running statistic";
+  case Fate::Mixed:
+    return "a running statistic of one node and a parameter of another, which is refused";
   case Fate::Narrow: {
     std::string text;
     llvm::raw_string_ostream(text) << "of " << element << "; parameters are f32 or f64";

@@ -40,6 +40,7 @@ public:
 
 private:
   void findStatistics();
+  bool isFrozen(StringAttr statistic);
   LogicalResult findParameters(const Objective &objective);
   LogicalResult checkPieces(Pieces &pieces);
   LogicalResult checkNames();
@@ -86,16 +87,31 @@ private:
 void StepBuilder::findStatistics() {
   statistics = train::findStatistics(function);
   for (const auto &[weight, next] : statistics)
-    weights[weight] = loom::kStatistic;
+    if (!isFrozen(weight))
+      weights[weight] = loom::kStatistic;
+}
+
+bool StepBuilder::isFrozen(StringAttr statistic) {
+  int64_t rank = cast<RankedTensorType>(statistics.lookup(statistic).getType()).getRank();
+  return settings.rules.lookup({statistic.getValue(), rank}).isFrozen;
 }
 
 /// Finds the float weights that the losses depend on, without frozen ones.
 LogicalResult StepBuilder::findParameters(const Objective &objective) {
-  for (loom::GetWeightOp weight : findReads(function, objective.getSums())) {
-    switch (decideFate(weight, settings.rules, statistics)) {
+  for (auto &[name, each] : groupReads(function, objective.getSums())) {
+    loom::GetWeightOp weight = each.front();
+    switch (decideFate(each, settings.rules, statistics)) {
     case Fate::Frozen:
+    case Fate::Constant:
     case Fate::Statistic:
       continue;
+    case Fate::Mixed:
+      // A file may store a running statistic and a parameter of equal value once.
+      return weight.emitError("weight '")
+             << weight.getName()
+             << "' is a running statistic of one node and a parameter of another: the file stores "
+                "equal values once; export the model with training=TrainingMode.TRAINING, "
+                "do_constant_folding=False, or with other initial values";
     case Fate::Narrow:
       return weight.emitError("weight '")
              << weight.getName() << "' is "
@@ -103,10 +119,10 @@ LogicalResult StepBuilder::findParameters(const Objective &objective) {
              << "; parameters are f32 or f64: save the model so and compile it with --precision, "
                 "or freeze the weight with --param";
     case Fate::Trained:
-      weights[weight.getNameAttr().getAttr()] = loom::kParameter;
+      weights[name] = loom::kParameter;
     }
   }
-  if (weights.size() == statistics.size())
+  if (llvm::none_of(weights, [](auto &each) { return each.second == loom::kParameter; }))
     return function.emitError(
         "the losses depend on no float weight that is not frozen; there is nothing to train");
   return success();
@@ -358,8 +374,9 @@ LogicalResult StepBuilder::run() {
   updateLossScale(results);
   buildUpdates(results);
   for (auto [name, next] : statistics)
-    addNext(results, name, term(next, name.getValue() + ".update"),
-            term(parameters[name], name.getValue() + ".update"));
+    if (!isFrozen(name))
+      addNext(results, name, term(next, name.getValue() + ".update"),
+              term(parameters[name], name.getValue() + ".update"));
   numberAttempts(results);
   Term next = *step + term(*committed, "train/step").convert(builder.getI64Type());
   results.addState("train/step", next);
