@@ -41,5 +41,12 @@ Value gridloom::codegen::addToSum(OpBuilder &builder, Location loc, Value sum, V
 LogicalResult gridloom::codegen::contractSums(ModuleOp module) {
   RewritePatternSet patterns(module.getContext());
   patterns.add<ContractSum>(module.getContext());
-  return applyPatternsGreedily(module, std::move(patterns));
+  if (failed(applyPatternsGreedily(module, std::move(patterns))))
+    return failure();
+  // LLVM might fuse the remaining sums.
+  module.walk([](arith::AddFOp op) {
+    if (op.getFastmath() == arith::FastMathFlags::contract)
+      op.setFastmath(arith::FastMathFlags::none);
+  });
+  return success();
 }

@@ -24,6 +24,8 @@ namespace gridloom::loom {
 
 /// The most tensors that one kernel joins: each needs its own loop nest.
 inline constexpr size_t kMostPieces = 8;
+/// The alignment of views that start inside a buffer, in bytes: kernels rely on no more.
+inline constexpr int64_t kViewAlignment = 16;
 
 /// The value that a float tensor repeats, if it is a splat.
 std::optional<double> getFloatSplat(mlir::Value value);

@@ -287,17 +287,21 @@ bool isInLibrary(const Attention &attention) {
 }
 
 /// The mask as 16-bit floats. Values that hide a key in f32 still hide it and stay finite, so that
-/// a row that sees nothing still has weights.
+/// a row that sees nothing still has weights. Flash attention multiplies by log2(e) in f32, where
+/// the lowest bf16 overflows.
 Value narrowMask(OpBuilder &builder, Value mask, Type element) {
   RankedTensorType type = getType(mask);
-  if (type.getElementType() == element)
+  if (type.getElementType() == element && !element.isBF16())
     return mask;
-  const llvm::fltSemantics &semantics = cast<FloatType>(element).getFloatSemantics();
-  double least = APFloat::getLargest(semantics, /*Negative=*/true).convertToDouble();
+  constexpr double leastOfF16 = -65504, leastOfBF16 = -1e30;
+  double least = element.isBF16() ? leastOfBF16 : leastOfF16;
   auto splat = SplatElementsAttr::get(type, builder.getFloatAttr(type.getElementType(), least));
   Value floor = loom::ConstantOp::create(builder, mask.getLoc(), type, splat);
   Value raised = loom::MaximumOp::create(builder, mask.getLoc(), mask, floor);
-  return loom::ConvertOp::create(builder, mask.getLoc(), type.clone(element), raised);
+  return type.getElementType() == element
+             ? raised
+             : loom::ConvertOp::create(builder, mask.getLoc(), type.clone(element), raised)
+                   .getOutput();
 }
 
 struct FormAttention : impl::FormAttentionBase<FormAttention> {

@@ -102,7 +102,8 @@ enum class Role {
 /// A group being built.
 struct Candidate {
   FusionGroup group;
-  SmallVector<int64_t> domain; // the shape of the kernel's loops
+  llvm::SmallDenseSet<Value> inputs; // that the group reads, generated ones included
+  SmallVector<int64_t> domain;       // the shape of the kernel's loops
   bool isOpaque = false;
   bool isRow = false;
   bool isReduce = false; // of other dimensions than the last; the rest is elementwise
@@ -154,8 +155,22 @@ private:
 
 void GroupFormer::add(Operation *op, Role role, Candidate &candidate) {
   candidate.group.ops.insert(op);
+  for (Value result : op->getResults())
+    candidate.inputs.erase(result);
+  for (Value operand : op->getOperands())
+    if (!candidate.group.ops.contains(operand.getDefiningOp()))
+      candidate.inputs.insert(operand);
   candidate.roles[op] = role;
   memberships[op].push_back(&candidate);
+}
+
+/// The most values that a kernel reads. Each is a parameter, and so is each result and size; PTX
+/// before version 8.1 allows 4,352 bytes of them.
+constexpr size_t kMostInputs = 400;
+
+/// Whether the kernel can also read what `op` reads.
+bool hasRoom(Operation *op, const Candidate &candidate) {
+  return candidate.inputs.size() + op->getNumOperands() <= kMostInputs;
 }
 
 /// The number of parts of the index space that the operation computes in different ways.
@@ -424,7 +439,7 @@ void GroupFormer::visitMove(Operation *op, FusionKind kind) {
     readers.insert(it->second.begin(), it->second.end());
   }
   for (Candidate *candidate : readers)
-    if (!canMove(op, kind, getRole(op, *candidate), *candidate))
+    if (!canMove(op, kind, getRole(op, *candidate), *candidate) || !hasRoom(op, *candidate))
       return keep();
   for (Candidate *candidate : readers)
     join(op, kind, *candidate);
@@ -503,7 +518,7 @@ bool GroupFormer::repeat(Operation *op) {
   for (Candidate *candidate : readers) {
     Role role = getRole(op, *candidate);
     if (candidate->isOpaque || candidate->hasProduct || candidate->hasStencil ||
-        (role != Role::Full && role != Role::RowScalar))
+        (role != Role::Full && role != Role::RowScalar) || !hasRoom(op, *candidate))
       return false;
   }
   for (Candidate *candidate : readers)
@@ -535,7 +550,7 @@ void GroupFormer::visit(Operation *op) {
       return startGroup(op, kind);
     only = it->second.front();
   }
-  if (!join(op, kind, *only))
+  if (!hasRoom(op, *only) || !join(op, kind, *only))
     startGroup(op, kind);
 }
 

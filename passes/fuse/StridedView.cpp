@@ -157,9 +157,9 @@ static bool isComputed(Value value) {
 
 /// Whether libraries and kernels read `base` from that element on as fast as from the first.
 static bool isAligned(Value base, int64_t offset) {
-  constexpr int64_t bytes = 16;
-  auto type = cast<RankedTensorType>(base.getType());
-  return offset * loom::getByteSize(RankedTensorType::get({}, type.getElementType())) % bytes == 0;
+  int64_t bytes = loom::getByteSize(
+      RankedTensorType::get({}, cast<RankedTensorType>(base.getType()).getElementType()));
+  return offset * bytes % loom::kViewAlignment == 0;
 }
 
 SmallVector<StridedView> traceViews(Value value) {

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,6 +40,16 @@ def test_kernels_of_small_models_are_assembled_without_spills(tools, toolkit):
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90", "sm_100"])
 def test_all_kernels_are_assembled_without_spills(tools, toolkit, chip, tmp_path):
     run("gpu_kernels.py", tools, "--chip", chip, "--onnx-nodes")
+
+
+def test_kernels_have_no_more_parameters_than_gpus_take(tools, toolkit, tmp_path):
+    values = [helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, [64]) for i in range(701)]
+    names = [value.name for value in values]
+    graph = helper.make_graph([helper.make_node("Sum", names[:-1], names[-1:])], "g", values[:-1], values[-1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    tools.call("compile", tmp_path / "m.onnx", "-o", tmp_path / "m.plan", "--target", "cuda:sm_90")
+    kernels = json.loads((tmp_path / "m.plan" / "report.json").read_text())["kernels"]
+    assert len(kernels) == 2 and all(kernel["registers"] > 0 for kernel in kernels)
 
 
 def test_kernels_are_as_good_as_those_by_hand(tools, toolkit):

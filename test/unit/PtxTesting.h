@@ -11,7 +11,7 @@
 #ifndef GRIDLOOM_TEST_UNIT_PTXTESTING_H
 #define GRIDLOOM_TEST_UNIT_PTXTESTING_H
 
-#include "passes/allocate/Packing.h"
+#include "dialects/loom/Kernels.h"
 #include "test/fake/PtxRun.h"
 #include "test/unit/CodegenTesting.h"
 
@@ -84,14 +84,14 @@ inline std::string findDifference(const HostTensor &actual, const HostTensor &ex
   return "";
 }
 
-/// The memory of a kernel's buffers, aligned exactly as a plan aligns them.
+/// The memory of a kernel's buffers, aligned as little as a view that starts inside a buffer.
 inline std::vector<fake::PtxTensor> makeMemory(const std::vector<HostTensor> &inputs,
                                                const std::vector<HostTensor> &outputs,
                                                const codegen::KernelInfo &info, bool inPlace) {
   std::vector<fake::PtxTensor> tensors;
   auto add = [&](const HostTensor &tensor, bool isInput) {
     fake::PtxTensor &memory = tensors.emplace_back();
-    memory.alignment = kBufferAlignment;
+    memory.alignment = loom::kViewAlignment;
     memory.isInput = isInput;
     memory.bytes.resize(tensor.getNumBytes());
     if (isInput && !memory.bytes.empty())

@@ -6,6 +6,7 @@
 #include "compiler/codegen/gpu/GpuLowering.h"
 #include "compiler/codegen/ContractSums.h"
 #include "compiler/codegen/gpu/GpuEmitter.h"
+#include "dialects/loom/Kernels.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -92,12 +93,13 @@ static LogicalResult expandMath(ModuleOp module) {
   RewritePatternSet patterns(module.getContext());
   populateMathPolynomialApproximationPatterns(patterns);
   math::populateExpansionPatterns(patterns, {"rsqrt"});
-  if (failed(applyPatternsGreedily(module, std::move(patterns))) || failed(contractSums(module)))
+  if (failed(applyPatternsGreedily(module, std::move(patterns))))
     return module.emitError("math operations cannot be expanded");
   WalkResult result = module.walk([](Operation *op) {
-    if (!isa_and_present<math::MathDialect>(op->getDialect()) ||
-        isa<math::AbsFOp, math::AbsIOp, math::CeilOp, math::CopySignOp, math::FloorOp, math::FmaOp,
-            math::SqrtOp>(op))
+    bool isInstruction = isa<math::AbsFOp, math::AbsIOp, math::CeilOp, math::CopySignOp,
+                             math::FloorOp, math::FmaOp, math::SqrtOp>(op);
+    bool isMath = isa_and_present<math::MathDialect>(op->getDialect()) && !isInstruction;
+    if (!isMath && !isa<arith::RemFOp>(op))
       return WalkResult::advance();
     op->emitError() << "kernel " << op->getParentOfType<gpu::GPUFuncOp>().getName() << ": "
                     << op->getName() << " of " << getElementTypeOrSelf(op->getResult(0).getType())
@@ -115,6 +117,18 @@ static void numberSpaces(ModuleOp module) {
   module.walk([&](gpu::GPUFuncOp function) {
     for (BlockArgument memory : function.getWorkgroupAttributions())
       memory.setType(MemRefType::Builder(cast<MemRefType>(memory.getType())).setMemorySpace(space));
+  });
+}
+
+/// Claims no more than a view's alignment: chips that access 32 bytes at once would trap on others.
+static void limitAlignment(ModuleOp module) {
+  static constexpr unsigned most = loom::kViewAlignment;
+  module.walk([](Operation *op) {
+    if (auto load = dyn_cast<LLVM::LoadOp>(op); load && load.getAlignment().value_or(0) > most)
+      load.setAlignment(most);
+    else if (auto store = dyn_cast<LLVM::StoreOp>(op);
+             store && store.getAlignment().value_or(0) > most)
+      store.setAlignment(most);
   });
 }
 
@@ -139,6 +153,8 @@ LogicalResult gridloom::codegen::lowerToNvvm(ModuleOp module, bool hasLibdevice)
   expandIntegerAbs(module);
   if (!hasLibdevice && failed(expandMath(module)))
     return failure();
+  if (failed(contractSums(module)))
+    return module.emitError("sums of products cannot be fused");
   PassManager pm(context);
   OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
   kernels.addPass(createCanonicalizerPass());
@@ -159,7 +175,10 @@ LogicalResult gridloom::codegen::lowerToNvvm(ModuleOp module, bool hasLibdevice)
   kernels.addPass(createCSEPass());
   kernels.addPass(createReconcileUnrealizedCastsPass());
   kernels.addPass(createConvertNVVMToLLVMPass());
-  return pm.run(module);
+  if (failed(pm.run(module)))
+    return failure();
+  limitAlignment(module);
+  return success();
 }
 
 //===----------------------------------------------------------------------===//

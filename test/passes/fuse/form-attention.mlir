@@ -54,6 +54,20 @@ func.func @mask(%q: tensor<2x4x8x16xf16>, %k: tensor<2x4x8x16xf16>, %v: tensor<2
   return %6 : tensor<2x4x8x16xf16>
 }
 
+// The lowest bf16 times log2(e) is infinite in f32, and rows that see nothing would be NaN.
+// CHECK-LABEL: func.func @lowest
+// CHECK: %[[FLOOR:.*]] = loom.constant dense<-1.00{{.*}}e+30> : tensor<2x8xbf16>
+// CHECK: %[[RAISED:.*]] = loom.maximum %arg3, %[[FLOOR]]
+// CHECK: plan.attention %arg0, %arg1, %arg2 mask %[[RAISED]]
+func.func @lowest(%q: tensor<2x4x8x16xbf16>, %k: tensor<2x4x8x16xbf16>, %v: tensor<2x4x8x16xbf16>, %m: tensor<2x8xbf16>) -> tensor<2x4x8x16xbf16> {
+  %0 = loom.dot_general %q, %k batch = [0, 1] x [0, 1] contract = [3] x [3] : (tensor<2x4x8x16xbf16>, tensor<2x4x8x16xbf16>) -> tensor<2x4x8x8xbf16>
+  %1 = loom.broadcast %m dims = [0, 3] : (tensor<2x8xbf16>) -> tensor<2x4x8x8xbf16>
+  %2 = loom.add %0, %1 : tensor<2x4x8x8xbf16>
+  %3 = loom.softmax %2 dim = 3 : tensor<2x4x8x8xbf16>
+  %4 = loom.dot_general %3, %v batch = [0, 1] x [0, 1] contract = [3] x [2] : (tensor<2x4x8x8xbf16>, tensor<2x4x8x16xbf16>) -> tensor<2x4x8x16xbf16>
+  return %4 : tensor<2x4x8x16xbf16>
+}
+
 // A triangular mask needs no tensor, nor does a constant choice; other choices become a mask.
 // CHECK-LABEL: func.func @hidden
 // CHECK: plan.attention %arg0, %arg0, %arg0 <sizes = [1, 2, 3, 3, 8, 8], {{.*}} scale = 5.000000e-01 : f64 causal = true>
