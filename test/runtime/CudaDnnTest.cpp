@@ -263,7 +263,7 @@ TEST_F(CudaDnnTest, MeasuresEnginesOnceAndKeepsTheFastest) {
     device.createConvolution(problem);
   }
   EXPECT_EQ(cache->getNumMeasured(), 1u);
-  EXPECT_EQ(getCalls(), 2u * (2 + 3 * 5));
+  EXPECT_EQ(getCalls(), 2u * (1 + 2 + 3 * 5));
   EXPECT_EQ(cache->save(), "");
   // Now the choice is known: nothing runs to find it.
   for (bool measures : {false, true}) {
@@ -273,7 +273,7 @@ TEST_F(CudaDnnTest, MeasuresEnginesOnceAndKeepsTheFastest) {
     device.setTuning(again);
     device.createConvolution(problem);
     EXPECT_EQ(again->getNumMeasured(), 0u);
-    EXPECT_EQ(getCalls(), 2u * (2 + 3 * 5));
+    EXPECT_EQ(getCalls(), 2u * (1 + 2 + 3 * 5));
   }
   // Another epilogue is another problem, and is measured.
   problem.epilogue.residual = true;
@@ -282,6 +282,27 @@ TEST_F(CudaDnnTest, MeasuresEnginesOnceAndKeepsTheFastest) {
   device.setTuning(other);
   device.createConvolution(problem);
   EXPECT_EQ(other->getNumMeasured(), 1u);
+}
+
+TEST_F(CudaDnnTest, EqualCallsShareAnEngine) {
+  CudaDevice device(0);
+  auto countPlanning = [&](const ConvolutionProblem &problem, auto &call) {
+    size_t before = fake::getCalls("cudnnBackendFinalize").size();
+    call = device.createConvolution(problem);
+    return fake::getCalls("cudnnBackendFinalize").size() - before;
+  };
+  Convolution convolution = plain;
+  convolution.bias = convolution.tf32 = true;
+  ConvolutionProblem problem = convolution.get();
+  decltype(device.createConvolution(problem)) first, second, other;
+  size_t whole = countPlanning(problem, first);
+  EXPECT_LT(countPlanning(problem, second), whole);
+  problem.epilogue.residual = true;
+  EXPECT_GE(countPlanning(problem, other), whole);
+  first.reset();
+  second.reset();
+  problem.epilogue.residual = false;
+  EXPECT_EQ(countPlanning(problem, first), whole); // the engine went with its last call
 }
 
 TEST_F(CudaDnnTest, SaysWhatNoEngineTakes) {

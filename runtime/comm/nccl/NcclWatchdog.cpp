@@ -168,7 +168,8 @@ void NcclWatchdog::registerMemory(NcclMember &member, const Memory &memory) {
   Lock lock(mutex);
   throwIfFailed();
   NcclRegistration &registration = member.registrations.emplace_back();
-  const std::string what = "registering " + std::to_string(memory.bytes) + " bytes";
+  const std::string what = "registering " + std::to_string(memory.bytes) +
+                           " bytes (GRIDLOOM_NCCL_REGISTER=0 leaves this out)";
   failJobUnless(lock, [&] {
     NcclLateness late = beginSetup(member);
     nccl::Result result =

@@ -24,14 +24,20 @@ static constexpr const char *advice =
     "the plan multiplies matrices with cuBLASLt; install the CUDA toolkit's libcublas 12 or 13, "
     "or set GRIDLOOM_CUBLASLT to its libcublasLt.so";
 
-static std::string choosePath(const std::string &path, const char *otherwise) {
-  return path.empty() ? getEnvironment("GRIDLOOM_CUBLASLT", otherwise) : path;
+std::vector<std::string> listCuBlasLt(int driverVersion) {
+  constexpr int cuda13 = 13000;
+  if (driverVersion >= cuda13)
+    return {"libcublasLt.so.13", "libcublasLt.so.12"};
+  return {"libcublasLt.so.12", "libcublasLt.so.13"};
+}
+
+static std::vector<std::string> choosePaths(const std::string &path, int driverVersion) {
+  std::string given = path.empty() ? getEnvironment("GRIDLOOM_CUBLASLT", "") : path;
+  return given.empty() ? listCuBlasLt(driverVersion) : std::vector{given};
 }
 
 CuBlasLt::CuBlasLt(std::shared_ptr<const CudaContext> owner, const std::string &path)
-    : context(std::move(owner)),
-      library({choosePath(path, "libcublasLt.so.13"), choosePath(path, "libcublasLt.so.12")},
-              advice) {
+    : context(std::move(owner)), library(choosePaths(path, context->use().getVersion()), advice) {
 #define GRIDLOOM_CUBLASLT_LOAD(member, symbol, result, parameters)                                 \
   library.require(member, symbol, advice);
   GRIDLOOM_CUBLASLT_ENTRY_POINTS(GRIDLOOM_CUBLASLT_LOAD)

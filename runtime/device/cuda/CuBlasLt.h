@@ -92,6 +92,10 @@ struct EntryPoints {
 };
 } // namespace cublas
 
+/// The libraries to try, first the one of the driver's CUDA version (1000 * major + 10 * minor): a
+/// newer one loads but fails.
+std::vector<std::string> listCuBlasLt(int driverVersion);
+
 /// The cuBLASLt library, loaded, with a handle for one GPU.
 class CuBlasLt : public cublas::EntryPoints {
 public:

@@ -82,6 +82,11 @@ std::string CuDnn::getDeviceName() const {
   return context ? context->getName() : "a GPU that is not here";
 }
 
+std::shared_ptr<const CuDnnEngine> CuDnn::findEngine(const std::string &call) const {
+  auto found = engines.find(call);
+  return found == engines.end() ? nullptr : found->second.lock();
+}
+
 //===----------------------------------------------------------------------===//
 // Descriptors
 //===----------------------------------------------------------------------===//

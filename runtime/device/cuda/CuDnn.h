@@ -8,6 +8,7 @@
 
 #include "runtime/device/cuda/CudaStream.h"
 
+#include <map>
 #include <span>
 
 /// X(name without CUDNN_, value)
@@ -169,6 +170,7 @@ struct EntryPoints {
 } // namespace cudnn
 
 class CuDnnDescriptor;
+struct CuDnnEngine;
 
 /// cuDNN 9 or newer, loaded, for one GPU: a local one, with a handle, or one that is only described
 /// by its properties, for which graphs can be planned but not run.
@@ -196,6 +198,14 @@ public:
   const std::shared_ptr<const CudaContext> &shareContext() const { return context; }
   std::string getDeviceName() const;
 
+  /// The engine of an equal call on this device that is still there, or null: planning one takes
+  /// long, and layers are alike. One thread at a time.
+  std::shared_ptr<const CuDnnEngine> findEngine(const std::string &call) const;
+  /// Lets later equal calls find the engine while a call holds it.
+  void keepEngine(const std::string &call, std::weak_ptr<const CuDnnEngine> engine) const {
+    engines[call] = std::move(engine);
+  }
+
 private:
   void load();
 
@@ -203,6 +213,7 @@ private:
   DynamicLibrary library;
   cudnn::Handle handle = nullptr;
   std::unique_ptr<CuDnnDescriptor> properties;
+  mutable std::map<std::string, std::weak_ptr<const CuDnnEngine>> engines;
 };
 
 /// A backend descriptor; `library` must outlive it.

@@ -8,6 +8,7 @@
 
 #include "runtime/core/Error.h"
 #include "runtime/device/cuda/CudaMeasure.h"
+#include "support/CallText.h"
 
 #include <algorithm>
 
@@ -206,9 +207,10 @@ std::optional<CuDnnEngine> CuDnnGraph::tryEngine(CuDnnDescriptor &config, uint64
 }
 
 std::vector<CuDnnEngine> CuDnnGraph::plan(uint64_t workspaceLimit, std::span<const int> refused,
-                                          size_t most, std::string &reason) {
+                                          size_t most, std::string &reason, size_t first) {
   std::vector<CuDnnEngine> engines;
   std::shared_ptr<CuDnnDescriptor> graph = makeGraph();
+  size_t place = 0;
   for (Constant mode : {HEUR_MODE_A, HEUR_MODE_FALLBACK}) {
     if (!engines.empty())
       break;
@@ -225,11 +227,15 @@ std::vector<CuDnnEngine> CuDnnGraph::plan(uint64_t workspaceLimit, std::span<con
     for (size_t i = 0; i < count; ++i)
       configs.push_back(make(BACKEND_ENGINECFG_DESCRIPTOR));
     count = std::min(count, heuristics.getDescriptors(ATTR_ENGINEHEUR_RESULTS, configs));
-    for (size_t i = 0; i < count && engines.size() < most; ++i)
+    for (size_t i = 0; i < count && engines.size() < most; ++i, ++place) {
+      if (place < first)
+        continue;
       if (auto engine = tryEngine(configs[i], workspaceLimit, refused, reason)) {
         engine->graph = graph;
+        engine->place = place;
         engines.push_back(std::move(*engine));
       }
+    }
   }
   return engines;
 }
@@ -252,46 +258,60 @@ CuDnnCall::Planned &CuDnnCall::plan(int64_t alignment) {
     library->getContext()->use();
   auto graph = std::make_unique<CuDnnGraph>(*library, problem.description, alignment);
   problem.build(*graph);
-  CuDnnEngine engine = choose(*graph, alignment);
   std::vector<float> numbers = graph->getNumbers();
+  std::string key = describeCall(alignment);
+  std::shared_ptr<const CuDnnEngine> engine = library->findEngine(key);
+  if (!engine) {
+    engine = std::make_shared<const CuDnnEngine>(choose(*graph, key));
+    library->keepEngine(key, engine);
+  }
   return planned
       .emplace(alignment, Planned{std::move(graph), std::move(engine), std::move(numbers)})
       .first->second;
 }
 
-/// Chooses an engine. Measured choices are indices in cuDNN's ranking, which depends on its version
+/// What an engine's choice depends on. The numbers of a graph are operands of its engine.
+std::string CuDnnCall::describeCall(int64_t alignment) const {
+  return "cudnn " + std::to_string(library->getVersion()) + " " + problem.key + " alignment " +
+         std::to_string(alignment) + " workspace " + std::to_string(problem.workspaceLimit);
+}
+
+/// Chooses an engine. Measured choices are places in cuDNN's ranking, which depends on its version
 /// and the GPU.
-CuDnnEngine CuDnnCall::choose(CuDnnGraph &graph, int64_t alignment) {
+CuDnnEngine CuDnnCall::choose(CuDnnGraph &graph, const std::string &key) {
   constexpr size_t most = 8;
-  std::string key = "cudnn " + std::to_string(library->getVersion()) + " " + problem.key +
-                    " alignment " + std::to_string(alignment) + " workspace " +
-                    std::to_string(problem.workspaceLimit);
-  std::optional<AutotuneCache::Choice> known = tuning ? tuning->find(key) : std::nullopt;
-  bool measures = tuning && library->getContext() && tuning->shouldMeasure(key);
-  size_t place = most;
-  if (known && known->algorithm.size() == 1)
-    place = static_cast<size_t>(known->algorithm[0] - '0');
-  size_t wanted = place < most ? place + 1 : measures ? most : 1;
   std::string reason = "it proposes none";
-  std::vector<CuDnnEngine> engines =
-      graph.plan(problem.workspaceLimit, problem.refused, wanted, reason);
+  std::vector<CuDnnEngine> engines;
+  if (std::optional<AutotuneCache::Choice> known = tuning ? tuning->find(key) : std::nullopt) {
+    std::optional<int64_t> place = parseInteger(known->algorithm);
+    if (place && *place >= 0)
+      engines = graph.plan(problem.workspaceLimit, problem.refused, 1, reason,
+                           static_cast<size_t>(*place));
+    if (!engines.empty() && static_cast<int64_t>(engines.front().place) == *place)
+      return std::move(engines.front());
+    tuning->reject(key);
+  }
+  bool measures = tuning && library->getContext() && tuning->shouldMeasure(key);
+  engines = graph.plan(problem.workspaceLimit, problem.refused, measures ? most : 1, reason);
   if (engines.empty())
     throw Error(ErrorCode::InvalidPlan, "cuDNN " + std::to_string(library->getVersion()) +
                                             " has no engine for " + problem.description +
                                             " within " + std::to_string(problem.workspaceLimit) +
                                             " bytes of workspace on " + library->getDeviceName() +
                                             " (" + reason + "); compile the model with --no-cudnn");
-  if (known) {
-    if (place < engines.size())
-      return std::move(engines[place]);
-    tuning->reject(key);
-  } else if (measures) {
-    measure(graph, engines, key);
+  if (measures) {
+    try {
+      measure(graph, engines, key);
+    } catch (const Error &error) {
+      if (error.getCode() != ErrorCode::OutOfMemory) // the plan fills the GPU: do without
+        throw;
+    }
   }
   return std::move(engines.front());
 }
 
-/// Times each engine several times and records the one with the smallest best time.
+/// Times each engine several times and records the one with the smallest best time. Removes engines
+/// that refuse to run; throws the last one's error if all do.
 void CuDnnCall::measure(const CuDnnGraph &graph, std::vector<CuDnnEngine> &engines,
                         const std::string &key) {
   const std::shared_ptr<const CudaContext> &context = library->shareContext();
@@ -304,17 +324,27 @@ void CuDnnCall::measure(const CuDnnGraph &graph, std::vector<CuDnnEngine> &engin
   }
   std::vector<float> numbers = graph.getNumbers();
   AutotuneCache::Choice best;
-  for (size_t i = 0; i < engines.size(); ++i) {
-    double least = measureMicroseconds(stream, context, problem.description, [&] {
-      submit(stream, graph, engines[i], numbers, operands);
-    });
-    if (i == 0)
-      best.guessMicroseconds = least;
-    if (i > 0 && least >= best.microseconds)
+  std::vector<CuDnnEngine> working;
+  for (CuDnnEngine &engine : engines) {
+    auto run = [&] { submit(stream, graph, engine, numbers, operands); };
+    try {
+      run();
+    } catch (const Error &error) {
+      bool isLast = &engine == &engines.back() && working.empty();
+      if (isLast || error.getCode() == ErrorCode::OutOfMemory)
+        throw;
       continue;
-    best.microseconds = least;
-    best.algorithm = std::to_string(i);
+    }
+    double least = measureMicroseconds(stream, context, problem.description, run);
+    if (best.algorithm.empty())
+      best.guessMicroseconds = least;
+    if (best.algorithm.empty() || least < best.microseconds) {
+      best.microseconds = least;
+      best.algorithm = std::to_string(engine.place);
+    }
+    working.push_back(std::move(engine));
   }
+  engines = std::move(working);
   tuning->add(key, std::move(best));
 }
 
@@ -325,10 +355,10 @@ void CuDnnCall::run(CudaStream &stream, std::span<const void *const> operands) {
     bits |= reinterpret_cast<uintptr_t>(operand);
   Planned &chosen = plan(bits % largestAlignment == 0 ? largestAlignment
                                                       : static_cast<int64_t>(problem.elementBytes));
-  submit(stream, *chosen.graph, chosen.engine, chosen.numbers, operands);
+  submit(stream, *chosen.graph, *chosen.engine, chosen.numbers, operands);
 }
 
-void CuDnnCall::submit(CudaStream &stream, const CuDnnGraph &graph, CuDnnEngine &engine,
+void CuDnnCall::submit(CudaStream &stream, const CuDnnGraph &graph, const CuDnnEngine &engine,
                        std::vector<float> &numbers, std::span<const void *const> operands) {
   std::vector<void *> pointers;
   for (const void *operand : operands)

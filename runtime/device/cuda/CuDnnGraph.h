@@ -26,6 +26,7 @@ struct CuDnnEngine {
   std::shared_ptr<CuDnnDescriptor> graph;
   CuDnnDescriptor config, plan;
   size_t workspaceBytes = 0;
+  size_t place = 0; ///< in cuDNN's ranking
 };
 
 class CuDnnGraph {
@@ -62,11 +63,11 @@ public:
   /// Reduces the dimensions that have size 1 in `output`.
   void reduce(cudnn::Constant operation, Tensor x, Tensor output);
 
-  /// The first `most` engines in cuDNN's ranking that accept the graph within `workspaceLimit`
-  /// bytes and have none of the numerical notes in `refused`. If there are none, `reason` says why
-  /// the last one did not accept it.
+  /// The first `most` engines from place `first` of cuDNN's ranking on that accept the graph within
+  /// `workspaceLimit` bytes and have none of the numerical notes in `refused`. If there are none,
+  /// `reason` says why the last one did not accept it. Trying an engine takes up to half a second.
   std::vector<CuDnnEngine> plan(uint64_t workspaceLimit, std::span<const int> refused, size_t most,
-                                std::string &reason);
+                                std::string &reason, size_t first = 0);
 
   /// The tensor numbers of operands in order, then those of `numbers`.
   const std::vector<int64_t> &getBound() const { return bound; }
@@ -121,18 +122,19 @@ public:
   /// `operands` in the order in which the graph adds them. One thread at a time.
   void run(CudaStream &stream, std::span<const void *const> operands);
   /// Workspace of the engine for aligned pointers.
-  size_t getWorkspaceBytes() const { return planned.begin()->second.engine.workspaceBytes; }
+  size_t getWorkspaceBytes() const { return planned.begin()->second.engine->workspaceBytes; }
 
 private:
   struct Planned {
     std::unique_ptr<CuDnnGraph> graph;
-    CuDnnEngine engine;
+    std::shared_ptr<const CuDnnEngine> engine; ///< shared with equal calls of the device
     std::vector<float> numbers;
   };
   Planned &plan(int64_t alignment);
-  CuDnnEngine choose(CuDnnGraph &graph, int64_t alignment);
+  std::string describeCall(int64_t alignment) const;
+  CuDnnEngine choose(CuDnnGraph &graph, const std::string &key);
   void measure(const CuDnnGraph &graph, std::vector<CuDnnEngine> &engines, const std::string &key);
-  void submit(CudaStream &stream, const CuDnnGraph &graph, CuDnnEngine &engine,
+  void submit(CudaStream &stream, const CuDnnGraph &graph, const CuDnnEngine &engine,
               std::vector<float> &numbers, std::span<const void *const> operands);
 
   static constexpr int64_t largestAlignment = 16;

@@ -6,6 +6,7 @@
 #include "runtime/core/Environment.h"
 #include "runtime/core/Error.h"
 #include "runtime/device/Registry.h"
+#include "runtime/device/cuda/CuBlasLt.h"
 #include "runtime/device/cuda/CudaDevice.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ const DeviceKind &cudaDevices();
 } // namespace gridloom::rt
 
 /// The version from a library's `call` (10000 * major + 100 * minor + patch), or "missing".
-static std::string findVersion(const char *variable, std::initializer_list<std::string> names,
+static std::string findVersion(const char *variable, const std::vector<std::string> &names,
                                const char *call) {
   try {
     std::string given = getEnvironment(variable, "");
@@ -73,9 +74,8 @@ DeviceInventory CudaKind::takeInventory() const {
   }
   if (driver)
     inventory.fields.emplace_back("driver", "CUDA " + cuda::formatVersion(driver));
-  inventory.fields.emplace_back("cublaslt", findVersion("GRIDLOOM_CUBLASLT",
-                                                        {"libcublasLt.so.13", "libcublasLt.so.12"},
-                                                        "cublasLtGetVersion"));
+  inventory.fields.emplace_back(
+      "cublaslt", findVersion("GRIDLOOM_CUBLASLT", listCuBlasLt(driver), "cublasLtGetVersion"));
   inventory.fields.emplace_back(
       "cudnn", findVersion("GRIDLOOM_CUDNN", {"libcudnn.so.9"}, "cudnnGetVersion"));
   return inventory;

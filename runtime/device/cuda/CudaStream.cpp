@@ -60,11 +60,11 @@ CudaContext::CudaContext(std::shared_ptr<const cuda::Driver> opened, int ordinal
     for (unsigned char byte : bytes)
       for (int half : {byte >> 4, byte & 15})
         uuid += "0123456789abcdef"[half];
+  // Never released: the last release would reset the context, in which cuBLASLt, cuDNN and NCCL
+  // keep memory and modules for the process's next session.
   driver->check(driver->devicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain",
                 "opening", name);
 }
-
-CudaContext::~CudaContext() { driver->devicePrimaryCtxRelease(device); }
 
 const cuda::Driver &CudaContext::use() const {
   driver->check(driver->ctxSetCurrent(context), "cuCtxSetCurrent", "switching to", name);
@@ -279,7 +279,7 @@ void CudaStream::copyOut(void *to, const void *from, size_t bytes) {
 
 uint32_t CudaStream::mark() {
   const cuda::Driver &driver = context->use();
-  if (!driver.canWriteValues())
+  if (cannotMark || !driver.canWriteValues())
     return 0;
   if (!reached) {
     void *pinned = nullptr;
@@ -287,14 +287,17 @@ uint32_t CudaStream::mark() {
                  "cuMemHostAlloc", "making marks of stream", name);
     reached = new (pinned) uint32_t(0);
   }
-  driver.check(driver.streamWriteValue32(handle, toDevice(reached), ++marks,
-                                         cuda::STREAM_WRITE_VALUE_DEFAULT),
-               "cuStreamWriteValue32", "on stream", name);
-  return marks;
+  cuda::Result result = driver.streamWriteValue32(handle, toDevice(reached), marks + 1,
+                                                  cuda::STREAM_WRITE_VALUE_DEFAULT);
+  cannotMark = result == cuda::ERROR_NOT_SUPPORTED;
+  if (cannotMark)
+    return 0;
+  driver.check(result, "cuStreamWriteValue32", "on stream", name);
+  return ++marks;
 }
 
 std::optional<uint32_t> CudaStream::readMark() const {
-  if (!reached)
+  if (!reached || cannotMark)
     return std::nullopt;
   return std::atomic_ref(*reached).load(std::memory_order_acquire);
 }

@@ -23,7 +23,6 @@ class CudaContext {
 public:
   /// Throws Unavailable if the driver has no GPU `ordinal`.
   CudaContext(std::shared_ptr<const cuda::Driver> driver, int ordinal);
-  ~CudaContext();
   CudaContext(const CudaContext &) = delete;
   CudaContext &operator=(const CudaContext &) = delete;
 
@@ -174,6 +173,7 @@ private:
   CudaCapture *capture = nullptr;
   uint32_t *reached = nullptr; // pinned: the GPU writes it
   uint32_t marks = 0;
+  bool cannotMark = false; // the device does not support it: errors do not say where it was
   std::vector<std::weak_ptr<StreamMonitor>> monitors;
   std::list<HostWork> hostWork;
   struct Time {

@@ -15,8 +15,7 @@
 
 namespace gridloom::rt {
 
-DynamicLibrary::DynamicLibrary(std::initializer_list<std::string> names,
-                               const std::string &advice) {
+DynamicLibrary::DynamicLibrary(const std::vector<std::string> &names, const std::string &advice) {
   std::string reason;
   // Serialised, so that exactly one of several threads is the first.
   static std::mutex opening;
@@ -33,7 +32,7 @@ DynamicLibrary::DynamicLibrary(std::initializer_list<std::string> names,
   }
   std::replace(reason.begin(), reason.end(), '\n', ' ');
   throw Error(ErrorCode::Unavailable,
-              *names.begin() + " not found: " + advice + " (" + reason + ")");
+              names.front() + " not found: " + advice + " (" + reason + ")");
 }
 
 void *DynamicLibrary::lookup(const char *symbol) const { return dlsym(handle, symbol); }

@@ -6,8 +6,8 @@
 #ifndef GRIDLOOM_RUNTIME_DEVICE_CUDA_DYNAMICLIBRARY_H
 #define GRIDLOOM_RUNTIME_DEVICE_CUDA_DYNAMICLIBRARY_H
 
-#include <initializer_list>
 #include <string>
+#include <vector>
 
 namespace gridloom::rt {
 
@@ -18,7 +18,7 @@ class DynamicLibrary {
 public:
   /// Loads the first of `names` that the loader finds. If it finds none, throws Unavailable:
   /// "<first name> not found: <advice> (<the loader's reason>)".
-  DynamicLibrary(std::initializer_list<std::string> names, const std::string &advice);
+  DynamicLibrary(const std::vector<std::string> &names, const std::string &advice);
 
   /// Sets `entry` to `symbol`; false if the library lacks it.
   template <typename Function> bool find(Function *&entry, const char *symbol) const {
