@@ -617,6 +617,8 @@ LogicalResult Compilation::runPhase(size_t index) {
                                          .count()});
   if (phase.name != "emit") {
     (*module)->setAttr(kPhase, StringAttr::get(&context, phase.name));
+    if (!keepsDumps)
+      return success();
     std::string name;
     llvm::raw_string_ostream(name) << llvm::format("%02zu-", index + 1) << phase.name << ".mlir";
     dumps[name] = print(index);

@@ -188,6 +188,7 @@ private:
   std::vector<sim::ProgramRun> runs;              ///< of the plan, simulated
   EmitSummary emitted;
   PlanFiles files;
+  bool keepsDumps = true;                   ///< false for `plan`, which writes none
   std::map<std::string, std::string> dumps; ///< file name to text
   std::string values;                       ///< JSON: shardings and origins
   std::vector<std::string> warnings, remarks;

@@ -70,6 +70,7 @@ void Compilation::describeChoice(PlanOutcome &outcome) const {
 
 int Compilation::plan(const sim::MeasuredCosts *measured, PlanOutcome &outcome) {
   mayLackWeights = true;
+  keepsDumps = false;
   options.stopAfter = "shard";
   options.measureBest = 0; // set in the options of a plan that is planned again
   if (failed(checkOptions()))

@@ -24,9 +24,10 @@ static constexpr double boundShare = 0.2;
 /// Rounds between two eliminations; they take at most half of all work.
 static constexpr uint64_t roundsPerElimination = 10;
 
-Search::Search(const Network &network, unsigned numThreads, Elimination *elimination)
+Search::Search(const Network &network, unsigned numThreads, Elimination *elimination,
+               double knownBound)
     : network(network), numThreads(std::max(1u, numThreads)), bound(network),
-      elimination(elimination) {
+      elimination(elimination), eliminationBound(knownBound) {
   for (unsigned i = 0; i < this->numThreads; ++i)
     walks.push_back(std::make_unique<Walk>(network));
   state = std::make_unique<State>(network, std::vector<uint32_t>(network.getNumNodes()));

@@ -23,8 +23,9 @@ namespace gridloom::solver {
 class Search {
 public:
   /// Also tries an elimination's assignments at the bound's prices of memory, if there is one that
-  /// has an order. It must outlive the search.
-  Search(const Network &network, unsigned numThreads, Elimination *elimination = nullptr);
+  /// has an order. It must outlive the search. `knownBound` is a lower bound of the cost.
+  Search(const Network &network, unsigned numThreads, Elimination *elimination = nullptr,
+         double knownBound = -std::numeric_limits<double>::infinity());
 
   void runRound();
 
@@ -47,9 +48,9 @@ private:
   const Network &network;
   unsigned numThreads;
   Bound bound;
-  Elimination *elimination;             // may be null
-  std::vector<double> eliminatedPrices; // of memory, at the last elimination
-  double eliminationBound = -std::numeric_limits<double>::infinity();
+  Elimination *elimination;                 // may be null
+  std::vector<double> eliminatedPrices;     // of memory, at the last elimination
+  double eliminationBound;                  // of eliminations, or known before
   std::vector<std::unique_ptr<Walk>> walks; // of each thread
   std::unique_ptr<State> state;             // the best
   std::unique_ptr<State> suggestion;        // the last one of bound or elimination, if it is new

@@ -73,14 +73,17 @@ private:
       solution.fault = "no choice of strategies satisfies all edges";
       return solution.isProvenInfeasible = true;
     }
-    if (!state.isFeasible(*network))
+    if (!state.isFeasible(*network)) {
+      unlimitedCost = state.cost;
       return false;
+    }
     finishOptimal(state.chosen);
     return true;
   }
 
   void search() {
-    Search search(*network, options.numThreads, elimination ? &*elimination : nullptr);
+    Search search(*network, options.numThreads, elimination ? &*elimination : nullptr,
+                  unlimitedCost);
     while (!isEnough(search)) {
       search.runRound();
       updateProgress(search);
@@ -141,6 +144,8 @@ private:
   Folding folding;
   std::optional<Network> network;
   std::optional<Elimination> elimination; ///< if the network is narrow
+  /// Of the cheapest assignment without limits of memory, if it is known.
+  double unlimitedCost = -std::numeric_limits<double>::infinity();
   Solution solution;
 };
 

@@ -60,6 +60,8 @@ struct ShardingRule {
   /// Factors along which positions depend on each other, such as a softmax's: the operation
   /// communicates if they are split over devices, so micro-batches cannot split them.
   llvm::SmallVector<int64_t, 1> coupled;
+  /// The all_reduces that it makes along each, of a number per row, or messages of about that size.
+  int64_t messages = 2;
   llvm::SmallVector<WindowDim> windows;
 
   bool isWindow(int64_t tensor, int64_t dim) const {

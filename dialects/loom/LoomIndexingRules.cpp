@@ -22,7 +22,6 @@ using dist::FactorAxes;
 using dist::FactorKind;
 using dist::ShardingRule;
 using dist::TensorFactors;
-using llvm::enumerate;
 
 static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 static ArrayRef<int64_t> shapeOf(Value value) { return typeOf(value).getShape(); }
@@ -185,6 +184,7 @@ SmallVector<Value> ScatterOp::partition(OpBuilder &builder, ValueRange operands,
 ShardingRule CumulativeOp::getShardingRule() {
   ShardingRule rule = dist::getElementwiseRule(*this);
   rule.coupled = {static_cast<int64_t>(getDim())};
+  rule.messages = 1; // the totals
   return rule;
 }
 

@@ -375,6 +375,7 @@ static ShardingRule getRowNormRule(Operation *op) {
   for (int64_t size : shapeOf(op->getOperand(0)))
     rows.push_back({rule.addFactor(size)});
   rule.coupled = {rows.back().front()};
+  rule.messages = isa<LayerNormOp>(op) ? 2 : 1; // the mean, and the mean of squares
   rule.tensors = {rows};
   rule.tensors.append(op->getNumOperands() - 1, TensorFactors{rows.back()});
   rule.tensors.push_back(rows);

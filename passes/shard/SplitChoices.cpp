@@ -88,7 +88,7 @@ static double getWindowSeconds(Operation *op, const ShardingRule &rule, const Fa
 }
 
 /// Communication within the operation's own partition: for factors whose positions depend on each
-/// other, two all_reduces of a number per row, such as a softmax's maximum and sum; for windows,
+/// other, all_reduces of a number per row, such as a softmax's maximum and sum; for windows,
 /// fetching what other devices hold. Scatters need none: each takes what falls into its part.
 static double getInnerSeconds(Operation *op, const ShardingRule &rule, const FactorSplits &splits,
                               ArrayRef<RankedTensorType> local, const Mesh &mesh) {
@@ -99,8 +99,9 @@ static double getInnerSeconds(Operation *op, const ShardingRule &rule, const Fac
     if (parts == 1 || isa<loom::ScatterOp>(op))
       continue;
     double rows = double(getLocalSize(rule.sizes[factor], parts, splits.granules[factor]));
-    seconds += 2 * mesh.getSeconds(cluster::Collective::AllReduce, bytesOf(local.size() - 1) / rows,
-                                   splits.axes[factor]);
+    seconds += double(rule.messages) * mesh.getSeconds(cluster::Collective::AllReduce,
+                                                       bytesOf(local.size() - 1) / rows,
+                                                       splits.axes[factor]);
   }
   for (const WindowDim &window : rule.windows)
     seconds += getWindowSeconds(op, rule, splits, window, local[window.tensor], mesh);

@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Sharding.h"
+#include "dialects/dist/Splits.h"
 #include "passes/shard/NamePatterns.h"
 #include "passes/shard/Shard.h"
 #include "passes/shard/Spots.h"
@@ -259,10 +260,21 @@ static loom::DotGeneralOp trace(loom::SliceOp slice, llvm::SetVector<Value> &bet
   return {};
 }
 
-static bool hasSharding(Value value) { return dist::getSharding(value) != nullptr; }
+static bool hasSharding(Value value) { return dist::getSharding(value) || dist::getStorage(value); }
+
+/// Whether an operand of `op`, or what it is broadcast or moved from, has a given sharding.
+static bool readsSharded(Operation *op) {
+  return llvm::any_of(op->getOperands(), [](Value value) {
+    while (!hasSharding(value) &&
+           isa_and_nonnull<loom::BroadcastOp, loom::ReshapeOp, loom::TransposeOp, loom::ConvertOp>(
+               value.getDefiningOp()))
+      value = value.getDefiningOp()->getOperand(0);
+    return value.getDefiningOp<loom::GetWeightOp>() && hasSharding(value);
+  });
+}
 
 /// Whether the slices are the only readers of the product and take at least two parts of it that do
-/// not overlap, and the whole has no given sharding.
+/// not overlap, and neither the whole nor a weight of it has a given sharding.
 static bool isPacked(const Pack &pack) {
   llvm::DenseSet<Operation *> readers;
   for (const auto &[slice, stretch] : pack.slices)
@@ -270,7 +282,7 @@ static bool isPacked(const Pack &pack) {
   for (Value value : pack.between)
     readers.insert(value.getDefiningOp());
   for (Value value : pack.between)
-    if (hasSharding(value) ||
+    if (hasSharding(value) || readsSharded(value.getDefiningOp()) ||
         !llvm::all_of(value.getUsers(), [&](Operation *user) { return readers.contains(user); }))
       return false;
   if (hasSharding(pack.weight.value))

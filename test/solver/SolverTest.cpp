@@ -128,6 +128,22 @@ TEST(Search, EliminationRaisesTheBound) {
   EXPECT_GT(numRaised, 0);
 }
 
+TEST(Solver, BoundsWhatLimitsOfMemoryMakeDearer) {
+  Options options;
+  options.work = 1;
+  int numDearer = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    Problem limited = makeRandomProblem(seed, {40, 40, 4, 1.5}), unlimited = limited;
+    unlimited.usageLimit = 1'000'000;
+    Solution least = solve(unlimited, {}), solution = solve(limited, options);
+    if (!solution.progress.isFeasible || least.progress.lowerBound < least.progress.cost)
+      continue;
+    EXPECT_GE(solution.progress.lowerBound, least.progress.cost) << "seed " << seed;
+    numDearer += solution.progress.cost > least.progress.cost;
+  }
+  EXPECT_GT(numDearer, 10);
+}
+
 TEST(Search, TheResultOfAWorkDoesNotDependOnThreads) {
   Problem problem = makeRandomProblem(7, large);
   std::vector<Solution> solutions;

@@ -309,7 +309,8 @@ TEST(CodegenElementwise, RandomBits) {
   int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
   std::vector<int64_t> indices{0, 1, 2, 3, 4, most, least, -1}, iterations{0, 1, most, least, -1};
   while (indices.size() < 37)
-    indices.push_back(indices.back() * 6364136223846793005 + 1442695040888963407);
+    indices.push_back(static_cast<int64_t>(
+        static_cast<uint64_t>(indices.back()) * 6364136223846793005U + 1442695040888963407U));
   while (iterations.size() < 37)
     iterations.push_back(static_cast<int64_t>(iterations.size()));
   RunOptions options;

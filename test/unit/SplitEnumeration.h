@@ -121,9 +121,10 @@ private:
     for (int64_t factor : rule.coupled)
       if (!splits.axes[factor].empty())
         seconds +=
-            2 * getSeconds(cluster::Collective::AllReduce,
-                           static_cast<double>(loom::getByteSize(local.back())) / lengthOf(factor),
-                           splits.axes[factor]);
+            (llvm::isa<loom::RmsNormOp, loom::CumulativeOp>(op) ? 1 : 2) *
+            getSeconds(cluster::Collective::AllReduce,
+                       static_cast<double>(loom::getByteSize(local.back())) / lengthOf(factor),
+                       splits.axes[factor]);
     return seconds + loom::SharedWork(op, mesh.getMachine(), !countsAll).getSeconds(share, local);
   }
 

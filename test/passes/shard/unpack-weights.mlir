@@ -103,6 +103,29 @@ func.func @stays(%x: tensor<2x8xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>, tens
   return %1, %2, %0, %4, %5, %7, %9, %10, %12, %13 : tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x8xf32>, tensor<2x5xf32>, tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>
 }
 
+// Pinned: where the weight is stored, and the bias.
+// CHECK-LABEL: func.func @pinned
+// CHECK: loom.get_weight @w {dist.storage
+// CHECK-COUNT-2: loom.slice
+// CHECK: loom.get_weight @w :
+// CHECK: loom.get_weight @b {
+// CHECK-COUNT-2: loom.slice
+// CHECK: return
+func.func @pinned(%x: tensor<2x8xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>) {
+  %w0 = loom.get_weight @w {dist.storage = #dist.sharding<@mesh, [{}, {"model"}]>} : tensor<8x8xf32>
+  %0 = loom.dot_general %x, %w0 batch = [] x [] contract = [1] x [0] : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  %1 = loom.slice %0 [0, 0] to [2, 4] by [1, 1] : (tensor<2x8xf32>) -> tensor<2x4xf32>
+  %2 = loom.slice %0 [0, 4] to [2, 8] by [1, 1] : (tensor<2x8xf32>) -> tensor<2x4xf32>
+  %w1 = loom.get_weight @w : tensor<8x8xf32>
+  %3 = loom.dot_general %x, %w1 batch = [] x [] contract = [1] x [0] : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
+  %b = loom.get_weight @b {dist.shardings = [#dist.sharding<@mesh, [{"model"}]>], dist.origins = [#dist.origin<"user">]} : tensor<8xf32>
+  %4 = loom.broadcast %b dims = [1] : (tensor<8xf32>) -> tensor<2x8xf32>
+  %5 = loom.add %3, %4 : tensor<2x8xf32>
+  %6 = loom.slice %5 [0, 0] to [2, 4] by [1, 1] : (tensor<2x8xf32>) -> tensor<2x4xf32>
+  %7 = loom.slice %5 [0, 4] to [2, 8] by [1, 1] : (tensor<2x8xf32>) -> tensor<2x4xf32>
+  return %1, %2, %6, %7 : tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>
+}
+
 // CHECK-LABEL: func.func @narrow
 // CHECK: loom.get_weight @"w.bf16[0:4]"
 func.func @narrow(%x: tensor<2x8xbf16>) -> (tensor<2x4xbf16>, tensor<2x4xbf16>) {
