@@ -7,6 +7,7 @@
 #include "runtime/device/Device.h"
 #include "runtime/device/cpu/ThreadPool.h"
 #include "support/NarrowFloat.h"
+#include "test/runtime/HugeAllocations.h"
 
 #include <atomic>
 #include <bit>
@@ -21,16 +22,6 @@
 using namespace gridloom;
 using namespace gridloom::rt;
 using testing::HasSubstr;
-
-// By default a sanitizer's allocator ends the process on huge sizes where malloc returns null.
-extern "C" {
-__attribute__((used, visibility("default"))) const char *__tsan_default_options() {
-  return "allocator_may_return_null=1";
-}
-__attribute__((used, visibility("default"))) const char *__asan_default_options() {
-  return "allocator_may_return_null=1";
-}
-}
 
 namespace {
 
