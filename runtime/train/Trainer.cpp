@@ -185,18 +185,16 @@ std::string Trainer::saveBeforeError() {
   return result.checkpoint.empty() ? "" : "; --resume continues from " + result.checkpoint.string();
 }
 
-/// Ends the run because of its data, before anything ran on it. All ranks read the same data and
-/// come here.
-void Trainer::refuseData(const Error &error) {
+/// The error of data that nothing ran on, with its remedy: the states are saved. All ranks read the
+/// same data and come here.
+Error Trainer::refuseData(const Error &error) {
   if (error.getCode() != ErrorCode::InvalidArgument) // perhaps only this rank cannot read it
-    throw error;
-  std::string remedy;
+    return error;
   try {
-    remedy = saveBeforeError();
+    return {error.getCode(), error.what() + saveBeforeError()};
   } catch (const Error &) {
-    throw error;
+    return error;
   }
-  throw Error(error.getCode(), error.what() + remedy);
 }
 
 /// Runs the entry on what is bound.
@@ -250,7 +248,7 @@ void Trainer::takeStep() {
     batch = next.get();
     bind(kTrainEntry, batch);
   } catch (const Error &error) {
-    refuseData(Error(describeStep(progress.cursor), error));
+    throw refuseData(Error(describeStep(progress.cursor), error));
   }
   int64_t following = progress.cursor + setup.step.batch;
   if (following < setup.end)
@@ -391,7 +389,7 @@ void Trainer::evaluate() {
       batch = entry.makeBatch(samples);
       bind(kEvalEntry, batch);
     } catch (const Error &error) {
-      refuseData(Error(where, error));
+      throw refuseData(Error(where, error));
     }
     TrainingValues values;
     try {

@@ -123,7 +123,7 @@ private:
   void bind(const char *entry, const Batch &batch);
   TrainingValues runEntry(const char *name, const TrainedEntry &entry, const Batch &batch);
   std::string saveBeforeError();
-  [[noreturn]] void refuseData(const Error &error);
+  Error refuseData(const Error &error);
   bool isScaleTooLarge(const StepRecord &record) const;
   std::optional<TrainingValues> exchange(const TrainedEntry *entry);
   void prefetch(int64_t cursor);
