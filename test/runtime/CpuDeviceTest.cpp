@@ -7,7 +7,6 @@
 #include "runtime/device/Device.h"
 #include "runtime/device/cpu/ThreadPool.h"
 #include "support/NarrowFloat.h"
-#include "test/runtime/HugeAllocations.h"
 
 #include <atomic>
 #include <bit>

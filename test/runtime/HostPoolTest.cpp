@@ -6,7 +6,6 @@
 #include "runtime/core/HostPool.h"
 
 #include "runtime/core/Error.h"
-#include "test/runtime/HugeAllocations.h"
 
 #include <gmock/gmock.h>
 #include <optional>
