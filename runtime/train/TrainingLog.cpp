@@ -181,7 +181,7 @@ std::string TrainingLog::readKept(const TrainingSetup &setup) {
 TrainingLog::TrainingLog(fs::path given, const TrainingSetup &setup)
     : path(std::move(given)), values(findMetrics(setup.step)), evalValues(findEvalValues(setup)) {
   open();
-  std::string contents = isThere(path) ? readKept(setup) : "";
+  std::string contents = isFile ? readKept(setup) : "";
   if (contents.empty())
     write(contents = makeHeader(setup));
   if (setup.isEvaluatedFirst())

@@ -3,8 +3,8 @@
 
 // The matrix is contiguous across the sum: two neighbouring threads have vectors of four columns,
 // together 32 bytes; each of the 128 pairs has six rows, all loaded at once. Shuffles add the sums of
-// a warp, shared memory those of the warps. The storing threads compute the epilogue. One block per
-// multiprocessor is enough: registers are for loads in flight.
+// a warp, shared memory those of the warps. Products are fused with their sums. The storing threads
+// compute the epilogue. One block per multiprocessor is enough: registers are for loads in flight.
 // CHECK-LABEL: gpu.func @across
 // CHECK-SAME: nvvm.minctasm = 1
 // CHECK-NOT: scf.for
@@ -15,6 +15,7 @@
 // CHECK: scf.if
 // CHECK: vector.store {{.*}} : memref<768xf32>, vector<4xf32>
 // PTX-LABEL: kernel across grid 96 x 1 x 1 block 256
+// PTX: fma.rn.f32
 plan.kernel @across {
 ^bb0(%x: tensor<1x768xf32>, %w: tensor<768x768xf32>, %b: tensor<1x768xf32>):
   %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0]

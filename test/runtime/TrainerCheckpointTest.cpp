@@ -240,26 +240,32 @@ TEST_F(TrainerCheckpoint, TheLastEvaluationCountsInALongerRun) {
   EXPECT_EQ(run.results[0].evaluations.sinceBest, 2);
 }
 
-/// A step that is not taken saves where an evaluation has been.
+/// A step that is not taken saves where an evaluation has been, which the next run repeats. The
+/// loss grows, so the first evaluation is the best one.
 TEST_F(TrainerCheckpoint, AnEvaluationCountsOnceAfterAnError) {
   writeData(evalData, 4);
-  writeData(data, numSamples, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  writeData(data, numSamples, {7});
   settings.evalData = evalData;
-  settings.steps = 2;
+  settings.epochs = 3;
+  settings.evalEvery = 1;
   settings.checkpoints = checkpoints;
+  int64_t seed = 0, bad = 0; // the steps before the one with sample 7
+  for (; bad < 2; bad /= batch) {
+    SampleOrder order(numSamples, uint64_t(++seed));
+    for (bad = 0; order.getSample(bad) != 7;)
+      ++bad;
+  }
+  settings.seed = seed;
   EXPECT_THAT(train().error, HasSubstr("is not taken"));
-  Checkpoint saved = Checkpoint::read(getCheckpointFolder(checkpoints, 0));
-  EXPECT_EQ(saved.evaluations.bestStep, -1);
-  writeData(data, numSamples);
-  settings.resume = true;
-  settings.steps = 4;
-  settings.evalEvery = 2;
-  Trained run = train(1, [](int, size_t steps) { return steps == 3 ? 15 : 0; });
-  EXPECT_EQ(run.recorders[0].evaluations.size(), 1u);
-  saved = Checkpoint::read(getCheckpointFolder(checkpoints, 4));
-  EXPECT_EQ(saved.evaluations.bestStep, 2);
-  EXPECT_EQ(saved.evaluations.sinceBest, 0);
+  Checkpoint saved = Checkpoint::read(getCheckpointFolder(checkpoints, bad));
   EXPECT_TRUE(saved.isEvaluated);
+  EXPECT_EQ(saved.evaluations.bestStep, 1);
+  EXPECT_EQ(saved.evaluations.sinceBest, bad - 2);
+  settings.resume = true;
+  Trained again = train(); // fails there again, after the evaluation
+  EXPECT_THAT(again.recorders[0].evaluations, testing::SizeIs(1));
+  saved = Checkpoint::read(getCheckpointFolder(checkpoints, bad));
+  EXPECT_EQ(saved.evaluations.sinceBest, bad - 2);
 }
 
 TEST_F(TrainerCheckpoint, ASchedulesStepsAreThoseOfOneBatchSize) {
