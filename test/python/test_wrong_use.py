@@ -13,6 +13,7 @@ import signal
 import struct
 import subprocess
 import termios
+import threading
 import time
 
 import gridloom
@@ -516,20 +517,25 @@ def on_a_terminal(tools, columns: int, *arguments) -> list[str]:
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     command = [tools.path("gridloom"), *map(str, arguments)]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.PIPE)
-    os.close(theirs)
+
+    # Linux may drop what was written just before a terminal's last writer closes it, so this process stays a writer.
+    end = b"<end of the output>"
+
+    def mark_the_end() -> None:
+        process.wait()
+        os.write(theirs, end)
+
+    marker = threading.Thread(target=mark_the_end)
+    marker.start()
     shown = b""
-    while True:
-        try:
-            data = os.read(ours, 1 << 16)
-        except OSError:  # the other end is closed
-            break
-        if not data:
-            break
-        shown += data
+    while not shown.endswith(end):
+        shown += os.read(ours, 1 << 16)
+    marker.join()
     os.close(ours)
-    assert process.wait() == 0, process.stderr.read()
+    os.close(theirs)
+    assert process.returncode == 0, process.stderr.read()
     process.stderr.close()
-    return shown.decode().splitlines()
+    return shown.removesuffix(end).decode().splitlines()
 
 
 def test_tables_fit_the_terminal(tools, bert, tmp_path):
