@@ -469,8 +469,9 @@ LogicalResult Compilation::choose() {
   StrategyRequest request = makeRequest();
   if (options.memoryLimit || cluster || cluster::findKind(request.kind)->memoryBytes)
     simplified = module->clone();
-  request.tryPlan = [&](ModuleOp program, const ShardOptions &shard, std::string &error) {
-    return tryPlan(program, shard, error);
+  request.tryPlan = [&](ModuleOp program, const ShardOptions &shard, OwningOpRef<ModuleOp> fused,
+                        std::string &error) {
+    return tryPlan(program, shard, std::move(fused), error);
   };
   request.suggest = [&](const ShardOptions &shard, const rt::MemoryNeeds &needs, int64_t limit) {
     return suggestFit(shard, needs, limit);
@@ -603,14 +604,17 @@ LogicalResult Compilation::runPhase(size_t index) {
   }
   if (phase.name == "shard") {
     recordStop();
-    estimatedMemory = estimateMemory(*module, getMemoryOptions(target->getTraits(), options));
+    const Candidate *chosen = choice.getChosen();
+    estimatedMemory = chosen && !chosen->estimatedMemory.empty()
+                          ? chosen->estimatedMemory
+                          : estimateMemory(*module, getMemoryOptions(target->getTraits(), options));
     searchBound = takeSearchBound(*module);
     recordValues();
     recordStrategy();
     if (failed(collectAnnotations()))
       return failure();
   }
-  if (phase.name == "allocate" && failed(checkMemory(*module)))
+  if (phase.name == "allocate" && failed(checkMemory(computeMemory(*module))))
     return failure();
   times.push_back({phase.name.str(), std::chrono::duration<double, std::milli>(
                                          std::chrono::steady_clock::now() - begin)

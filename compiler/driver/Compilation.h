@@ -108,17 +108,17 @@ private:
 
   // MemoryFit.cpp
   struct Change;
-  /// Runs the phases from shard to `last` on a copy of the simplified program. On failure returns
-  /// null and sets `error`. Called from several threads, each with its own context.
-  mlir::OwningOpRef<mlir::ModuleOp> compileCopy(mlir::ModuleOp simplified,
-                                                const ShardOptions &shard, mlir::StringRef last,
-                                                std::string &error) const;
-  /// Compiles a copy of the simplified program up to allocation and simulates it. On failure
-  /// returns nullopt and sets `error`.
+  /// Runs the phases from `first` to `last`. On failure sets `error`. Called from several threads,
+  /// each with its own context.
+  mlir::LogicalResult compileFrom(mlir::StringRef first, mlir::StringRef last,
+                                  mlir::ModuleOp program, const ShardOptions &shard,
+                                  std::string &error) const;
+  /// StrategyRequest::tryPlan.
   std::optional<TrialPlan> tryPlan(mlir::ModuleOp simplified, const ShardOptions &shard,
+                                   mlir::OwningOpRef<mlir::ModuleOp> fused,
                                    std::string &error) const;
   /// After allocation: fails if a device needs more than the limit.
-  mlir::LogicalResult checkMemory(mlir::ModuleOp allocated);
+  mlir::LogicalResult checkMemory(llvm::ArrayRef<StageMemory> allocated);
   uint64_t getMemoryLimit() const; ///< bytes; 0: none
   std::vector<Change> listChanges(const ShardOptions &shard, const rt::MemoryNeeds &needs,
                                   int64_t times) const;
@@ -128,7 +128,8 @@ private:
   std::string suggestFit(const ShardOptions &shard, const rt::MemoryNeeds &needs, int64_t limit);
 
   // Plan.cpp
-  mlir::LogicalResult simulateCopy(const sim::MeasuredCosts *measured, PlanOutcome &outcome);
+  /// Simulates what was chosen, from the sharded module if that has not been done.
+  mlir::FailureOr<TrialPlan> simulateChosen(const sim::MeasuredCosts *measured);
   void describeChoice(PlanOutcome &outcome) const;
 
   mlir::LogicalResult runPhase(size_t index);

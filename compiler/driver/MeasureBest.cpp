@@ -119,9 +119,8 @@ static std::optional<double> bench(const std::string &runtime, const fs::path &p
 
 std::string Compilation::writePlanOf(Contender &contender) {
   std::string error;
-  OwningOpRef<ModuleOp> copy =
-      compileCopy(*module, contender.candidate->options, "allocate", error);
-  if (!copy)
+  OwningOpRef<ModuleOp> copy = module->clone();
+  if (failed(compileFrom("shard", "allocate", *copy, contender.candidate->options, error)))
     return error;
   loom::FirstErrorHandler handler(&context, error, options.input);
   EmitSummary ignored;

@@ -21,29 +21,30 @@ static constexpr int64_t kMaxTimes = 16;
 // Memory of a program
 //===----------------------------------------------------------------------===//
 
-OwningOpRef<ModuleOp> Compilation::compileCopy(ModuleOp simplified, const ShardOptions &shard,
-                                               StringRef last, std::string &error) const {
-  OwningOpRef<ModuleOp> copy = simplified.clone();
-  loom::FirstErrorHandler handler(simplified.getContext(), error, options.input);
+LogicalResult Compilation::compileFrom(StringRef first, StringRef last, ModuleOp program,
+                                       const ShardOptions &shard, std::string &error) const {
+  loom::FirstErrorHandler handler(program.getContext(), error, options.input);
   PhaseContext phases = makePhaseContext(shard);
   phases.shard.explains = false;
-  for (size_t i = *findPhase("shard"); i <= *findPhase(last); ++i) {
-    PassManager pm(simplified.getContext());
+  for (size_t i = *findPhase(first); i <= *findPhase(last); ++i) {
+    PassManager pm(program.getContext());
     pm.enableVerifier(false); // the phases verify the program themselves
     getPhases()[i].addPasses(pm, phases);
-    if (succeeded(pm.run(*copy)))
+    if (succeeded(pm.run(program)))
       continue;
     if (error.empty())
       error = ("phase " + getPhases()[i].name + " failed").str();
-    return nullptr;
+    return failure();
   }
-  return copy;
+  return success();
 }
 
 std::optional<TrialPlan> Compilation::tryPlan(ModuleOp simplified, const ShardOptions &shard,
+                                              OwningOpRef<ModuleOp> fused,
                                               std::string &error) const {
-  OwningOpRef<ModuleOp> copy = compileCopy(simplified, shard, "allocate", error);
-  if (!copy)
+  StringRef first = fused ? "schedule" : "shard";
+  OwningOpRef<ModuleOp> copy = fused ? std::move(fused) : simplified.clone();
+  if (failed(compileFrom(first, "allocate", *copy, shard, error)))
     return std::nullopt;
   loom::FirstErrorHandler handler(simplified.getContext(), error, options.input);
   FailureOr<std::vector<sim::ProgramRun>> runs = sim::simulate(*copy);
@@ -52,14 +53,11 @@ std::optional<TrialPlan> Compilation::tryPlan(ModuleOp simplified, const ShardOp
       error = "it cannot be simulated";
     return std::nullopt;
   }
-  TrialPlan plan{findLargest(computeMemory(*copy)).needs};
-  for (const sim::ProgramRun &run : *runs)
-    plan.seconds += run.seconds;
-  return plan;
+  return TrialPlan{computeMemory(*copy), std::move(*runs)};
 }
 
-LogicalResult Compilation::checkMemory(ModuleOp allocated) {
-  memory = findLargest(computeMemory(allocated));
+LogicalResult Compilation::checkMemory(ArrayRef<StageMemory> allocated) {
+  memory = findLargest(allocated);
   uint64_t bytes = memory.needs.getAllocated(), limit = getMemoryLimit();
   for (Candidate &candidate : choice.candidates)
     if (candidate.verdict == Verdict::Chosen)
@@ -206,17 +204,16 @@ std::optional<uint64_t> Compilation::tryChange(const Change &change, int64_t lim
   std::string error;
   StrategyRequest request = change.request;
   request.memoryLimit = limit;
-  request.tryPlan = [&](ModuleOp copy, const ShardOptions &shard, std::string &why) {
-    return tryPlan(copy, shard, why);
-  };
+  request.tryPlan = [&](ModuleOp copy, const ShardOptions &shard, OwningOpRef<ModuleOp> fused,
+                        std::string &why) { return tryPlan(copy, shard, std::move(fused), why); };
   FailureOr<Choice> chosen = chooseStrategy(program, request);
   if (failed(chosen))
     return std::nullopt;
-  for (const Candidate &candidate : chosen->candidates)
-    if (candidate.verdict == Verdict::Chosen && candidate.memoryBytes)
-      return static_cast<uint64_t>(candidate.memoryBytes);
-  std::optional<TrialPlan> trial = tryPlan(program, chosen->options, error);
-  return trial ? std::optional(trial->needs.getAllocated()) : std::nullopt;
+  const Candidate *candidate = chosen->getChosen();
+  if (candidate && candidate->memoryBytes)
+    return static_cast<uint64_t>(candidate->memoryBytes);
+  std::optional<TrialPlan> trial = tryPlan(program, chosen->options, nullptr, error);
+  return trial ? std::optional(trial->getNeeds().getAllocated()) : std::nullopt;
 }
 
 std::string Compilation::suggestFit(const ShardOptions &shard, const rt::MemoryNeeds &needs,

@@ -14,8 +14,11 @@
 using namespace mlir;
 using namespace gridloom;
 
-/// Runs the phases from partition to allocate on a copy of the sharded module, and simulates it.
-LogicalResult Compilation::simulateCopy(const sim::MeasuredCosts *measured, PlanOutcome &outcome) {
+FailureOr<TrialPlan> Compilation::simulateChosen(const sim::MeasuredCosts *measured) {
+  // Its trial ran the same phases on the same program.
+  const Candidate *chosen = choice.getChosen();
+  if (chosen && chosen->trial && !measured)
+    return *chosen->trial;
   OwningOpRef<ModuleOp> copy = module->clone();
   PhaseContext phases = makePhaseContext(choice.options);
   for (size_t i = *findPhase("shard") + 1; i <= *findPhase("allocate"); ++i) {
@@ -27,17 +30,10 @@ LogicalResult Compilation::simulateCopy(const sim::MeasuredCosts *measured, Plan
       fail("phase " + getPhases()[i].name + " failed");
     return failure();
   }
-  if (failed(checkMemory(*copy)))
-    return failure();
-  for (auto [i, allocated] : llvm::enumerate(computeMemory(*copy))) {
-    uint64_t estimate =
-        i < estimatedMemory.size() ? estimatedMemory[i].needs.getAllocated() : uint64_t(0);
-    outcome.memory.push_back({allocated.stage, estimate, allocated.needs});
-  }
   FailureOr<std::vector<sim::ProgramRun>> runs = sim::simulate(*copy, measured);
-  if (succeeded(runs))
-    outcome.runs = std::move(*runs);
-  return runs;
+  if (failed(runs))
+    return failure();
+  return TrialPlan{computeMemory(*copy), std::move(*runs)};
 }
 
 void Compilation::describeChoice(PlanOutcome &outcome) const {
@@ -78,10 +74,17 @@ int Compilation::plan(const sim::MeasuredCosts *measured, PlanOutcome &outcome) 
   for (size_t index = first; index <= last; ++index)
     if (failed(runPhase(index)))
       return 1;
-  LogicalResult simulated = simulateCopy(measured, outcome);
+  FailureOr<TrialPlan> simulated = simulateChosen(measured);
   showStatus("");
-  if (failed(simulated) || hadError || failed(saveStrategy()))
+  if (failed(simulated) || failed(checkMemory(simulated->memory)) || hadError ||
+      failed(saveStrategy()))
     return 1;
+  for (auto [i, allocated] : llvm::enumerate(simulated->memory)) {
+    uint64_t estimate =
+        i < estimatedMemory.size() ? estimatedMemory[i].needs.getAllocated() : uint64_t(0);
+    outcome.memory.push_back({allocated.stage, estimate, allocated.needs});
+  }
+  outcome.runs = std::move(simulated->runs);
   outcome.files["plan.strategy"] = strategyText;
   describeChoice(outcome);
   return 0;

@@ -16,13 +16,12 @@
 using namespace mlir;
 using namespace gridloom;
 
-/// Runs the layout and fuse phases: kernels and library calls for a device of each stage.
-static LogicalResult makeDevicePrograms(ModuleOp communicated, const MemoryOptions &options) {
-  PassManager pm(communicated.getContext());
-  pm.enableVerifier(false); // the phases verify the program itself
+LogicalResult gridloom::fuseCommunicated(ModuleOp module, const MemoryOptions &options) {
+  PassManager pm(module.getContext());
+  pm.enableVerifier(false); // the phases verify the program themselves
   addLayoutPasses(pm, options.layout);
   addFusePasses(pm, options.fuse);
-  return pm.run(communicated);
+  return pm.run(module);
 }
 
 /// Schedules each function and makes it a program without events between streams.
@@ -42,12 +41,9 @@ static std::vector<plan::ProgramOp> buildPrograms(ModuleOp module) {
   return programs;
 }
 
-std::vector<StageMemory> gridloom::estimateCommunicated(ModuleOp module,
-                                                        const MemoryOptions &options) {
+std::vector<StageMemory> gridloom::estimateFused(ModuleOp module) {
   // Errors of the module are reported by the phases of the compilation itself.
   ScopedDiagnosticHandler quiet(module.getContext(), [](Diagnostic &) { return success(); });
-  if (failed(makeDevicePrograms(module, options)))
-    return {};
   for (plan::ProgramOp program : buildPrograms(module)) {
     Lifetimes::addSlots(program);
     setBufferBytes(program);
@@ -65,7 +61,7 @@ std::vector<StageMemory> gridloom::estimateMemory(ModuleOp module, const MemoryO
   pm.enableVerifier(false);
   addPartitionPasses(pm);
   addCommunicatePasses(pm, options.communicate);
-  if (failed(pm.run(*copy)))
+  if (failed(pm.run(*copy)) || failed(fuseCommunicated(*copy, options)))
     return {};
-  return estimateCommunicated(*copy, options);
+  return estimateFused(*copy);
 }

@@ -26,9 +26,12 @@ struct MemoryOptions {
 /// diagnostic, if the module cannot be partitioned. The module is unchanged.
 std::vector<StageMemory> estimateMemory(mlir::ModuleOp module, const MemoryOptions &options);
 
-/// The same for a module as the communicate phase leaves it. Consumes the module, which is no valid
+/// Runs the layout and fuse phases on a module as the communicate phase leaves it.
+mlir::LogicalResult fuseCommunicated(mlir::ModuleOp module, const MemoryOptions &options);
+
+/// estimateMemory for a module as the fuse phase leaves it. Consumes the module, which is no valid
 /// program afterwards.
-std::vector<StageMemory> estimateCommunicated(mlir::ModuleOp module, const MemoryOptions &options);
+std::vector<StageMemory> estimateFused(mlir::ModuleOp module);
 
 } // namespace gridloom
 

@@ -8,7 +8,8 @@
 #include "mlir/Bytecode/BytecodeWriter.h"
 #include "mlir/Parser/Parser.h"
 
-#include <atomic>
+#include <mutex>
+#include <optional>
 #include <thread>
 
 using namespace mlir;
@@ -33,9 +34,46 @@ Replicas::Replicas(unsigned numThreads) : workers(numThreads - 1) {}
 
 Replicas::~Replicas() = default;
 
+namespace {
+/// Tasks that threads take one by one.
+class Tasks {
+public:
+  Tasks(size_t count, llvm::function_ref<MLIRContext *(size_t)> getHome)
+      : homes(count), isTaken(count) {
+    for (size_t i = 0; getHome && i < count; ++i)
+      homes[i] = getHome(i);
+  }
+  /// The next task for the thread of a context; nullopt if all are taken.
+  std::optional<size_t> take(MLIRContext *context) {
+    std::lock_guard lock(mutex);
+    size_t next = find([&](size_t i) { return homes[i] == context; });
+    if (next == isTaken.size())
+      next = find([](size_t) { return true; });
+    if (next == isTaken.size())
+      return std::nullopt;
+    isTaken[next] = true;
+    return next;
+  }
+
+private:
+  /// The first task left for which this holds, or the number of tasks.
+  size_t find(llvm::function_ref<bool(size_t)> holds) const {
+    size_t i = 0;
+    while (i < isTaken.size() && (isTaken[i] || !holds(i)))
+      ++i;
+    return i;
+  }
+
+  std::mutex mutex;
+  std::vector<MLIRContext *> homes; ///< by task; null: any
+  std::vector<bool> isTaken;
+};
+} // namespace
+
 void Replicas::run(size_t count, ArrayRef<ModuleOp> programs,
-                   llvm::function_ref<void(size_t, GetProgram)> task) {
-  std::atomic<size_t> next = 0;
+                   llvm::function_ref<void(size_t, GetProgram)> task,
+                   llvm::function_ref<MLIRContext *(size_t)> getHome) {
+  Tasks tasks(count, getHome);
   size_t others = count == 0 ? 0 : std::min(workers.size(), count - 1);
   // Written before the threads start: they may not read another thread's context.
   for (ModuleOp program : programs)
@@ -52,12 +90,13 @@ void Replicas::run(size_t count, ArrayRef<ModuleOp> programs,
                                                           MLIRContext::Threading::DISABLED);
     }
     threads.emplace_back([&, worker = workers[i].get()] {
-      for (size_t index = next++; index < count; index = next++)
-        task(index, [&](ModuleOp program) { return worker->get(program, texts); });
+      while (std::optional<size_t> index = tasks.take(worker->context.get()))
+        task(*index, [&](ModuleOp program) { return worker->get(program, texts); });
     });
   }
-  for (size_t index = next++; index < count; index = next++)
-    task(index, [](ModuleOp program) { return program; });
+  MLIRContext *own = programs.empty() ? nullptr : ModuleOp(programs.front()).getContext();
+  while (std::optional<size_t> index = tasks.take(own))
+    task(*index, [](ModuleOp program) { return program; });
   for (std::thread &thread : threads)
     thread.join();
 }

@@ -28,9 +28,11 @@ public:
   /// Maps a program to the copy of the task's thread; the same copy at each call.
   using GetProgram = llvm::function_ref<mlir::ModuleOp(mlir::ModuleOp)>;
   /// Runs task(0) to task(count - 1), each once, in any order. Tasks get `programs` from GetProgram
-  /// and must not change them.
+  /// and must not change them. A thread takes tasks first for which `getHome` names its context;
+  /// null: no task has one.
   void run(size_t count, llvm::ArrayRef<mlir::ModuleOp> programs,
-           llvm::function_ref<void(size_t, GetProgram)> task);
+           llvm::function_ref<void(size_t, GetProgram)> task,
+           llvm::function_ref<mlir::MLIRContext *(size_t)> getHome = nullptr);
 
 private:
   struct Worker;

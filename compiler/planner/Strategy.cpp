@@ -56,6 +56,13 @@ static Use getUse(StringRef axis) {
   return Use::Any;
 }
 
+double TrialPlan::getSeconds() const {
+  double seconds = 0;
+  for (const sim::ProgramRun &run : runs)
+    seconds += run.seconds;
+  return seconds;
+}
+
 std::string Candidate::describe() const {
   switch (verdict) {
   case Verdict::Open:
@@ -101,11 +108,16 @@ uint64_t Choice::countSteps() const {
   return steps;
 }
 
-double Choice::getSumSeconds() const {
+const Candidate *Choice::getChosen() const {
   for (const Candidate &candidate : candidates)
     if (candidate.verdict == Verdict::Chosen)
-      return candidate.sumSeconds;
-  return 0;
+      return &candidate;
+  return nullptr;
+}
+
+double Choice::getSumSeconds() const {
+  const Candidate *chosen = getChosen();
+  return chosen ? chosen->sumSeconds : 0;
 }
 
 void Choice::choose(Candidate &candidate) {

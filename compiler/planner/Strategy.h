@@ -11,7 +11,10 @@
 #include "compiler/planner/Bound.h"
 #include "compiler/planner/CostModel.h"
 #include "compiler/planner/MemoryEstimate.h"
+#include "compiler/simulator/Runs.h"
 #include "passes/shard/Shard.h"
+
+#include "mlir/IR/OwningOpRef.h"
 
 #include <functional>
 #include <limits>
@@ -20,8 +23,12 @@ namespace gridloom {
 
 /// The result of compiling a candidate up to allocation.
 struct TrialPlan {
-  rt::MemoryNeeds needs; ///< of a device of the stage that needs most
-  double seconds = 0;    ///< of a step in the simulator, all specialisations together
+  std::vector<StageMemory> memory;   ///< as allocated
+  std::vector<sim::ProgramRun> runs; ///< of all specialisations in the simulator
+
+  rt::MemoryNeeds getNeeds() const { return findLargest(memory).needs; }
+  /// Of a step in the simulator, all specialisations together.
+  double getSeconds() const;
 };
 
 /// When planning stops and takes the best candidate so far. It goes on in any case until one fits.
@@ -56,10 +63,13 @@ struct StrategyRequest {
   int64_t memoryLimit = 0;   ///< bytes per device; 0: the machine's
   size_t leastSimulated = 0; ///< simulates at least so many that fit, however slow
   MemoryOptions memory;      ///< of the target, to estimate memory
-  /// Splits a copy of the program by the options, compiles it up to allocation and simulates it. On
-  /// failure returns nullopt and sets `error`. Not null if there are several candidates. Called
+  /// Splits a copy of the program by the options, compiles it up to allocation and simulates it.
+  /// `fused`: the program with these options as the fuse phase leaves it, or null if that is to do.
+  /// On failure returns nullopt and sets `error`. Not null if there are several candidates. Called
   /// from several threads, each with its own programs.
-  std::function<std::optional<TrialPlan>(mlir::ModuleOp, const ShardOptions &, std::string &error)>
+  std::function<std::optional<TrialPlan>(mlir::ModuleOp program, const ShardOptions &,
+                                         mlir::OwningOpRef<mlir::ModuleOp> fused,
+                                         std::string &error)>
       tryPlan;
   bool weighsAll = false; ///< weighs the whole program with all candidates; same choice
   bool certifies = false; ///< bounds plans as closely as it can; same choice
@@ -87,6 +97,8 @@ struct Candidate {
   int64_t leastBytes = 0;      ///< lower bound of a device's memory
   int64_t estimatedBytes = 0;  ///< estimate of a device's memory; 0 if there is one candidate
   int64_t memoryBytes = 0;     ///< a device's memory as allocated; 0 if not tried
+  std::vector<StageMemory> estimatedMemory; ///< by stage; empty if there is one candidate
+  std::shared_ptr<const TrialPlan> trial;   ///< null if not tried
   /// The sum is extrapolated from a program with few layers, with stages as if they were even,
   /// which bounds it from below; memory is unknown. Only of candidates too slow to be weighed
   /// whole.
@@ -121,6 +133,8 @@ struct Choice {
   /// "fastest of 12 candidates, 3 simulated", with "2 measured" if some were run, and "4 left" if
   /// the limits left no time for some; empty if there was nothing to choose.
   std::string describe() const;
+  /// The chosen candidate; null if there was nothing to choose.
+  const Candidate *getChosen() const;
   /// The sum of the chosen candidate; 0 if there was nothing to choose.
   double getSumSeconds() const;
   /// Makes one of `candidates` the chosen one.

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/planner/Trials.h"
 
+#include "compiler/planner/KeptPrograms.h"
 #include "compiler/planner/RepeatedLayers.h"
 #include "compiler/planner/Replicas.h"
 #include "compiler/planner/Weighing.h"
@@ -72,6 +73,7 @@ private:
   bool isOver() const { return isTimeOver() || choice.countSteps() >= request.limits.mostSteps; }
   std::vector<bool> look(ArrayRef<size_t> indices, size_t numNeeded, ArrayRef<ModuleOp> programs,
                          llvm::function_ref<void(size_t, Replicas::GetProgram)> task);
+  Weighed weighKept(size_t index, ModuleOp program);
   void report(const Candidate *simulated = nullptr);
   void weighLayers();
   void take(size_t index, const Weighed &weighed);
@@ -84,8 +86,8 @@ private:
   void shortlist();
   void finishSearches();
   void searchWithoutLimit();
-  bool tryOne(Candidate &candidate, ModuleOp program) const;
-  void tryWithin(Candidate &candidate, ModuleOp program) const;
+  bool tryOne(Candidate &candidate, ModuleOp program, OwningOpRef<ModuleOp> fused) const;
+  void tryWithin(Candidate &candidate, ModuleOp program, OwningOpRef<ModuleOp> fused) const;
   void tryOut(ArrayRef<size_t> indices);
   LogicalResult refuseAll();
 
@@ -93,7 +95,8 @@ private:
   const StrategyRequest &request;
   Choice &choice;
   Replicas replicas;
-  std::mutex mutex; ///< guards progress
+  KeptPrograms kept; ///< of candidates weighed as a whole; in the contexts of `replicas`
+  std::mutex mutex;  ///< guards progress
   PlanProgress progress;
   std::vector<bool> isWeighed;    ///< by candidate: with few layers or as a whole
   std::vector<bool> isWhole;      ///< weighed as a whole
@@ -117,14 +120,14 @@ static bool weighLayers(Candidate &candidate, ModuleOp few, ModuleOp more, int64
   options.searched = nullptr; // is of the whole program
   options.prices = std::make_shared<SplitPrices>();
   options.limits = std::make_shared<SearchLimits>(SearchLimits{candidate.options.limits->isOver});
-  WeighedLayers less{kFewLayers, weigh(few, options, memory, /*estimates=*/false)};
-  WeighedLayers all{kMoreLayers, weigh(more, options, memory, /*estimates=*/false)};
+  WeighedLayers less{kFewLayers, weigh(few, options, memory, /*isWhole=*/false)};
+  WeighedLayers all{kMoreLayers, weigh(more, options, memory, /*isWhole=*/false)};
   candidate.options.limits->rounds += options.limits->rounds;
   if (options.limits->isCut)
     return false;
-  for (const WeighedLayers &each : {less, all})
-    if (!each.weighed.refusal.empty()) {
-      candidate.refuse(each.weighed.refusal);
+  for (const WeighedLayers *each : {&less, &all})
+    if (!each->weighed.refusal.empty()) {
+      candidate.refuse(each->weighed.refusal);
       return true;
     }
   candidate.sumSeconds = extrapolateSeconds(less, all, layers);
@@ -164,8 +167,8 @@ struct SearchState {
 } // namespace
 
 /// Runs a task for each of these candidates, in order, while time and steps are left; for the first
-/// `numNeeded` in any case. Returns which results to take, which depends on the threads only if
-/// time runs out.
+/// `numNeeded` in any case. Where a candidate's program is kept, its task runs in that context if
+/// it can. Returns which results to take, which depends on the threads only if time runs out.
 std::vector<bool> Trials::look(ArrayRef<size_t> indices, size_t numNeeded,
                                ArrayRef<ModuleOp> programs,
                                llvm::function_ref<void(size_t, Replicas::GetProgram)> task) {
@@ -179,7 +182,7 @@ std::vector<bool> Trials::look(ArrayRef<size_t> indices, size_t numNeeded,
       taken += *steps[k];
     return i < numNeeded || taken < request.limits.mostSteps;
   };
-  replicas.run(indices.size(), programs, [&](size_t i, Replicas::GetProgram get) {
+  auto runOne = [&](size_t i, Replicas::GetProgram get) {
     {
       std::lock_guard lock(lookMutex);
       if (!isLeftFor(i) || (i >= numNeeded && isTimeOver()))
@@ -190,13 +193,17 @@ std::vector<bool> Trials::look(ArrayRef<size_t> indices, size_t numNeeded,
     task(i, get);
     std::lock_guard lock(lookMutex);
     steps[i] = 1 + candidate.options.limits->rounds - states[i]->limits.rounds;
-  });
+  };
+  replicas.run(indices.size(), programs, runOne,
+               [&](size_t i) { return kept.findContext(indices[i]); });
   // A thread may have begun a task before the steps of earlier ones were known.
   std::vector<bool> isTaken(indices.size());
   for (auto [i, index] : llvm::enumerate(indices)) {
     isTaken[i] = steps[i] && isLeftFor(i);
-    if (steps[i] && !isTaken[i])
+    if (steps[i] && !isTaken[i]) {
       states[i]->restore(choice.candidates[index].options);
+      kept.drop(index);
+    }
     choice.numLooks += isTaken[i];
   }
   return isTaken;
@@ -206,6 +213,15 @@ std::vector<bool> Trials::look(ArrayRef<size_t> indices, size_t numNeeded,
 /// result is seldom far from the best.
 static bool isBestWhole(const Candidate &candidate) {
   return candidate.options.search.size() > 1 && !candidate.options.hasPipeline();
+}
+
+/// Weighs the whole program with a candidate and keeps the program if it is among the best.
+Weighed Trials::weighKept(size_t index, ModuleOp program) {
+  Weighed weighed =
+      weigh(program, choice.candidates[index].options, request.memory, /*isWhole=*/true);
+  if (weighed.fused)
+    kept.keep(index, weighed.getSeconds(), std::move(weighed.fused));
+  return weighed;
 }
 
 /// Weighs all candidates, with few layers where that saves work.
@@ -242,7 +258,7 @@ void Trials::weighLayers() {
   auto isTaken = look(order, 0, {module, *few, *more}, [&](size_t i, Replicas::GetProgram get) {
     const Candidate &candidate = choice.candidates[order[i]];
     if (isBestWhole(candidate)) {
-      whole[i] = weigh(get(module), candidate.options, request.memory, /*estimates=*/true);
+      whole[i] = weighKept(order[i], get(module));
     } else {
       layered[i] = candidate;
       isKnown[i] =
@@ -266,7 +282,8 @@ static void take(Candidate &candidate, const Weighed &weighed) {
   candidate.isExtrapolated = false;
   candidate.sumSeconds = weighed.getSeconds();
   candidate.leastBytes = weighed.getLeastBytes();
-  candidate.estimatedBytes = weighed.estimatedBytes;
+  candidate.estimatedMemory = weighed.memory;
+  candidate.estimatedBytes = static_cast<int64_t>(findLargest(weighed.memory).needs.getAllocated());
   if (!weighed.refusal.empty())
     candidate.refuse(weighed.refusal);
 }
@@ -281,8 +298,7 @@ void Trials::take(size_t index, const Weighed &weighed) {
 void Trials::weighWhole(ArrayRef<size_t> indices, size_t numNeeded) {
   std::vector<Weighed> weighed(indices.size());
   auto isTaken = look(indices, numNeeded, module, [&](size_t i, Replicas::GetProgram get) {
-    weighed[i] = weigh(get(module), choice.candidates[indices[i]].options, request.memory,
-                       /*estimates=*/true);
+    weighed[i] = weighKept(indices[i], get(module));
     if (!isWeighed[indices[i]])
       report();
   });
@@ -323,18 +339,19 @@ static std::string findExcess(const Candidate &candidate, int64_t limit) {
 /// Compiles a candidate up to allocation and simulates it, unless the lower bound of its memory
 /// exceeds the limit, or its estimate does by far. Returns whether it fits; if not, refuses it with
 /// the reason.
-bool Trials::tryOne(Candidate &candidate, ModuleOp program) const {
+bool Trials::tryOne(Candidate &candidate, ModuleOp program, OwningOpRef<ModuleOp> fused) const {
   int64_t limit = choice.memoryLimit;
   std::string error = findExcess(candidate, limit);
   std::optional<TrialPlan> trial;
   if (error.empty())
-    trial = request.tryPlan(program, candidate.options, error);
+    trial = request.tryPlan(program, candidate.options, std::move(fused), error);
   if (!trial) {
     candidate.refuse(error);
     return false;
   }
-  candidate.simulatedSeconds = trial->seconds;
-  candidate.memoryBytes = static_cast<int64_t>(trial->needs.getAllocated());
+  candidate.simulatedSeconds = trial->getSeconds();
+  candidate.memoryBytes = static_cast<int64_t>(trial->getNeeds().getAllocated());
+  candidate.trial = std::make_shared<TrialPlan>(std::move(*trial));
   if (!limit || candidate.memoryBytes <= limit)
     return true;
   candidate.refuse("a device " + describeExcess(candidate.memoryBytes, limit));
@@ -359,9 +376,9 @@ static Candidate searchAgain(const Candidate &candidate) {
 /// tryOne; a search whose plan exceeds the limit is run again with less memory, between an amount
 /// that was too much and one that was too little to find any splits. Unless the user gives a limit,
 /// the first search has none, which takes a fraction of the time.
-void Trials::tryWithin(Candidate &candidate, ModuleOp program) const {
+void Trials::tryWithin(Candidate &candidate, ModuleOp program, OwningOpRef<ModuleOp> fused) const {
   int64_t limit = choice.memoryLimit;
-  if (tryOne(candidate, program) || candidate.options.search.empty() || !limit ||
+  if (tryOne(candidate, program, std::move(fused)) || candidate.options.search.empty() || !limit ||
       getNeeded(candidate) <= limit)
     return;
   auto scale = [limit](int64_t memory, int64_t needed) {
@@ -372,9 +389,10 @@ void Trials::tryWithin(Candidate &candidate, ModuleOp program) const {
   for (int i = 0; i < kMostSqueezes && (tried.empty() || !isTimeOver()); ++i) {
     Candidate smaller = searchAgain(candidate);
     smaller.options.searchMemory = std::max<int64_t>(next, 1);
-    ::take(smaller, weigh(program, smaller.options, request.memory, /*estimates=*/true));
+    Weighed weighed = weigh(program, smaller.options, request.memory, /*isWhole=*/true);
+    ::take(smaller, weighed);
     bool isFound = smaller.verdict == Verdict::Open;
-    if (isFound && tryOne(smaller, program)) {
+    if (isFound && tryOne(smaller, program, std::move(weighed.fused))) {
       candidate = std::move(smaller);
       return;
     }
@@ -389,7 +407,8 @@ void Trials::tryOut(ArrayRef<size_t> indices) {
   std::vector<Candidate> results(indices.size());
   auto isTaken = look(indices, 1, module, [&](size_t i, Replicas::GetProgram get) {
     results[i] = choice.candidates[indices[i]];
-    tryWithin(results[i], get(module));
+    ModuleOp program = get(module);
+    tryWithin(results[i], program, kept.take(indices[i], program.getContext()));
     report(&results[i]);
   });
   for (auto [index, result, isNew] : llvm::zip_equal(indices, results, isTaken)) {
@@ -413,6 +432,7 @@ void Trials::finishSearches() {
     candidate = searchAgain(candidate);
     candidate.options.limits = std::make_shared<SearchLimits>();
     candidate.options.limits->rounds = rounds;
+    kept.drop(i);
     weighWhole(i, /*numNeeded=*/1);
     if (candidate.verdict == Verdict::Open)
       tryOut(i);
@@ -432,9 +452,10 @@ void Trials::searchWithoutLimit() {
     again.options.searchMemory = 0;
     auto isTaken = look(i, 1, module, [&](size_t, Replicas::GetProgram get) {
       ModuleOp program = get(module);
-      ::take(again, weigh(program, again.options, request.memory, /*estimates=*/true));
+      Weighed weighed = weigh(program, again.options, request.memory, /*isWhole=*/true);
+      ::take(again, weighed);
       if (again.verdict == Verdict::Open)
-        tryOne(again, program);
+        tryOne(again, program, std::move(weighed.fused));
       report(&again);
     });
     if (!isTaken.front() || again.verdict != Verdict::Open)
@@ -466,14 +487,14 @@ LogicalResult Trials::refuseAll() {
     return error;
   }
   std::string ignored;
-  std::optional<TrialPlan> trial = request.tryPlan(module, least->options, ignored);
+  std::optional<TrialPlan> trial = request.tryPlan(module, least->options, nullptr, ignored);
   InFlightDiagnostic error =
       module.emitError("no strategy fits into the memory limit; the one that needs least is ")
       << least->name << ": " << least->describe();
   if (trial)
-    error << ": " << rt::describe(trial->needs);
+    error << ": " << rt::describe(trial->getNeeds());
   if (trial && request.suggest)
-    error << request.suggest(least->options, trial->needs, limit);
+    error << request.suggest(least->options, trial->getNeeds(), limit);
   return error;
 }
 

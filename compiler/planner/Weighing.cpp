@@ -30,7 +30,7 @@ int64_t Weighed::getLeastBytes() const {
 }
 
 Weighed gridloom::weigh(ModuleOp module, ShardOptions options, const MemoryOptions &memory,
-                        bool estimates) {
+                        bool isWhole) {
   OwningOpRef<ModuleOp> copy = module.clone();
   Weighed weighed;
   options.explains = false;
@@ -49,9 +49,14 @@ Weighed gridloom::weigh(ModuleOp module, ShardOptions options, const MemoryOptio
   weighed.estimates = estimate(*copy);
   if (options.hasPipeline())
     weighed.stages = dist::getMesh(*copy).getAxisSize(options.stageAxis);
-  if (estimates)
-    weighed.estimatedBytes =
-        static_cast<int64_t>(findLargest(estimateCommunicated(*copy, memory)).needs.getAllocated());
+  if (!isWhole)
+    return weighed;
+  // Errors are reported by the phases when the candidate is tried out.
+  ScopedDiagnosticHandler quiet(module.getContext(), [](Diagnostic &) { return success(); });
+  if (failed(fuseCommunicated(*copy, memory)))
+    return weighed;
+  weighed.fused = copy->clone();
+  weighed.memory = estimateFused(*copy);
   return weighed;
 }
 

@@ -10,22 +10,27 @@
 #include "compiler/planner/MemoryEstimate.h"
 #include "passes/shard/Shard.h"
 
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
 namespace gridloom {
 
-/// Estimates for a way to split a program, from the phases up to communicate.
+/// Estimates for a way to split a program, times from the phases up to communicate.
 struct Weighed {
   std::string refusal; ///< the first error; if there is one, the rest is unset
   std::vector<Estimate> estimates;
-  int64_t estimatedBytes = 0; ///< estimated memory of a device; 0 if not asked for
-  int64_t stages = 1;         ///< of the mesh
+  int64_t stages = 1; ///< of the mesh
+  // Only of a program weighed as a whole; unset if it cannot be fused:
+  std::vector<StageMemory> memory;         ///< estimates
+  mlir::OwningOpRef<mlir::ModuleOp> fused; ///< the program as the fuse phase leaves it
 
   double getSeconds() const;     ///< all specialisations together
   int64_t getLeastBytes() const; ///< of the one that needs most
 };
 
-/// Runs the phases on a copy. `estimates`: whether to estimate memory, too.
+/// Runs the phases on a copy. `isWhole`: goes on to the fuse phase and estimates memory, too.
 Weighed weigh(mlir::ModuleOp module, ShardOptions options, const MemoryOptions &memory,
-              bool estimates);
+              bool isWhole);
 
 /// The estimates for a program with `count` layers.
 struct WeighedLayers {

@@ -45,14 +45,17 @@ protected:
     request.clusterFlag = "--cluster HGX-H100x2";
     request.memoryLimit = kLimit;
     request.jobs = 1;
-    request.tryPlan = [this](mlir::ModuleOp, const ShardOptions &options, std::string &) {
+    request.tryPlan = [this](mlir::ModuleOp, const ShardOptions &options,
+                             mlir::OwningOpRef<mlir::ModuleOp>, std::string &) {
       ++simulated;
       std::this_thread::sleep_for(takes);
-      rt::MemoryNeeds needs;
+      StageMemory stage;
       bool doesFit =
           (fits.empty() || options.mesh == fits) && (fitsIfCut || !options.limits->isCut);
-      needs.weights = doesFit ? 1 : 2 * kLimit;
-      return TrialPlan{needs, 1.0 + static_cast<double>(options.mesh.size())};
+      stage.needs.weights = doesFit ? 1 : 2 * kLimit;
+      sim::ProgramRun run;
+      run.seconds = 1.0 + static_cast<double>(options.mesh.size());
+      return TrialPlan{{stage}, {run}};
     };
   }
 
