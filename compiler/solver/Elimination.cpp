@@ -6,6 +6,7 @@
 #include "compiler/solver/Elimination.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <set>
 
@@ -87,7 +88,7 @@ double Elimination::countWork() {
 //===----------------------------------------------------------------------===//
 
 /// The costs that depend on the step's node: of its edges to nodes that are left, and of earlier
-/// steps.
+/// steps; by depth.
 std::vector<Elimination::Term> Elimination::listTerms(size_t step) const {
   const auto &[node, scope] = steps[step];
   auto findPlace = [&](uint32_t other) {
@@ -115,68 +116,107 @@ std::vector<Elimination::Term> Elimination::listTerms(size_t step) const {
     }
     terms.push_back(std::move(term));
   }
+  std::stable_sort(terms.begin(), terms.end(),
+                   [](const Term &a, const Term &b) { return a.depth < b.depth; });
   return terms;
+}
+
+const double *Elimination::Term::getCosts(std::span<const uint32_t> at) const {
+  const double *first = costs;
+  for (size_t i = 0; i < at.size(); ++i)
+    first += strides[i] * at[i];
+  return first;
+}
+
+/// The least of a[k] + b[k]. Accumulators that do not depend on each other, so that the loop is
+/// vectorised without reordering additions.
+static double getLeastSum(std::span<const double> a, const double *b) {
+  constexpr size_t kWidth = 16;
+  std::array<double, kWidth> least;
+  least.fill(std::numeric_limits<double>::infinity());
+  size_t k = 0;
+  for (; k + kWidth <= a.size(); k += kWidth)
+    for (size_t j = 0; j < kWidth; ++j) {
+      double sum = a[k + j] + b[k + j];
+      least[j] = sum < least[j] ? sum : least[j];
+    }
+  for (; k < a.size(); ++k)
+    least[0] = std::min(least[0], a[k] + b[k]);
+  return *std::min_element(least.begin(), least.end());
+}
+
+std::vector<double> Elimination::getOwnCosts(uint32_t node, std::span<const double> added) const {
+  std::vector<double> costs(network.size[node]);
+  for (size_t k = 0; k < costs.size(); ++k) {
+    size_t at = network.costsAt[node] + k;
+    costs[k] = network.costs[at] + (added.empty() ? 0 : added[at]);
+  }
+  return costs;
 }
 
 void Elimination::eliminate(size_t step, std::span<const double> added) {
   const auto &[node, scope] = steps[step];
-  size_t size = network.size[node], depth = scope.size(), entries = 1;
+  size_t depth = scope.size(), entries = 1;
   for (uint32_t other : scope)
     entries *= network.size[other];
   std::vector<Term> terms = listTerms(step);
   tables[step].reserve(entries);
-  choices[step].reserve(entries);
   // sums[d]: by the node's strategy, all terms that the first d nodes of the scope decide.
-  std::vector<std::vector<double>> sums(depth + 1, std::vector<double>(size));
-  for (size_t k = 0; k < size; ++k) {
-    size_t at = network.costsAt[node] + k;
-    sums[0][k] = network.costs[at] + (added.empty() ? 0 : added[at]);
-  }
+  std::vector<std::vector<double>> sums(depth + 1, getOwnCosts(node, added));
   std::vector<uint32_t> at(depth);
+  auto addTerm = [&](const Term &term, size_t d) {
+    const double *costs = term.getCosts(std::span(at).first(d));
+    for (size_t k = 0; k < sums[d].size(); ++k)
+      sums[d][k] += costs[k];
+  };
+  // The last term is only added to find the least. Often no other depends on all of the scope.
+  std::span<const Term> others = std::span(terms).first(terms.size() - (depth > 0 ? 1 : 0));
+  size_t deepest = others.empty() ? 0 : others.back().depth;
   auto addTerms = [&](size_t d) {
     if (d > 0)
       sums[d] = sums[d - 1];
-    for (const Term &term : terms) {
-      if (term.depth != d)
-        continue;
-      const double *costs = term.costs;
-      for (size_t i = 0; i < d; ++i)
-        costs += term.strides[i] * at[i];
-      for (size_t k = 0; k < size; ++k)
-        sums[d][k] += costs[k];
-    }
+    for (const Term &term : others)
+      if (term.depth == d)
+        addTerm(term, d);
   };
-  for (size_t d = 0; d <= depth; ++d)
+  for (size_t d = 0; d <= deepest; ++d)
     addTerms(d);
   for (;;) {
-    const std::vector<double> &last = sums[depth];
-    auto best = std::min_element(last.begin(), last.end());
-    tables[step].push_back(*best);
-    choices[step].push_back(uint32_t(best - last.begin()));
+    const std::vector<double> &last = sums[deepest];
+    tables[step].push_back(depth > 0 ? getLeastSum(last, terms.back().getCosts(at))
+                                     : *std::min_element(last.begin(), last.end()));
     size_t d = depth;
     while (d > 0 && ++at[d - 1] == network.size[scope[d - 1]])
       at[--d] = 0;
     if (d == 0)
       break;
-    for (; d <= depth; ++d)
+    for (; d <= deepest; ++d)
       addTerms(d);
   }
-  for (size_t earlier : tablesToRead[step])
-    tables[earlier] = {};
+}
+
+uint32_t Elimination::choose(size_t step, std::span<const double> added,
+                             std::span<const uint32_t> chosen) const {
+  const auto &[node, scope] = steps[step];
+  std::vector<uint32_t> at;
+  for (uint32_t other : scope)
+    at.push_back(chosen[other]);
+  std::vector<double> sums = getOwnCosts(node, added);
+  for (const Term &term : listTerms(step)) {
+    const double *costs = term.getCosts(at);
+    for (size_t k = 0; k < sums.size(); ++k)
+      sums[k] += costs[k];
+  }
+  return uint32_t(std::min_element(sums.begin(), sums.end()) - sums.begin());
 }
 
 std::vector<uint32_t> Elimination::solve(std::span<const double> added) {
   tables.assign(steps.size(), {});
-  choices.assign(steps.size(), {});
   for (size_t step = 0; step < steps.size(); ++step)
     eliminate(step, added);
   std::vector<uint32_t> chosen(network.getNumNodes());
-  for (size_t step = steps.size(); step-- > 0;) {
-    const auto &[node, scope] = steps[step];
-    size_t entry = 0;
-    for (uint32_t other : scope)
-      entry = entry * network.size[other] + chosen[other];
-    chosen[node] = choices[step][entry];
-  }
+  for (size_t step = steps.size(); step-- > 0;)
+    chosen[steps[step].node] = choose(step, added, chosen);
+  tables.clear();
   return chosen;
 }

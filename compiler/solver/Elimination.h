@@ -44,18 +44,27 @@ private:
     std::vector<size_t>
         strides;  ///< by node of the step's scope; 0 if the costs do not depend on it
     size_t depth; ///< of the first nodes of the scope, all that the costs depend on
+
+    /// The costs by the step's node, if the first nodes of the scope have these strategies and the
+    /// others do not matter.
+    const double *getCosts(std::span<const uint32_t> at) const;
   };
 
   double countWork();
   std::vector<Term> listTerms(size_t step) const;
+  std::vector<double> getOwnCosts(uint32_t node, std::span<const double> added) const;
+  /// Fills the step's table.
   void eliminate(size_t step, std::span<const double> added);
+  /// The best strategy of the step's node beside those chosen for its scope; the first of equal
+  /// ones.
+  uint32_t choose(size_t step, std::span<const double> added,
+                  std::span<const uint32_t> chosen) const;
 
   const Network &network;
   std::vector<Step> steps;
   uint64_t work = 0;
   std::vector<size_t> stepOf;                    ///< of each node in `steps`
-  std::vector<std::vector<double>> tables;       ///< of each step, until it is read
-  std::vector<std::vector<uint32_t>> choices;    ///< of each step, by the strategies of its scope
+  std::vector<std::vector<double>> tables;       ///< of each step, by the strategies of its scope
   std::vector<std::vector<size_t>> tablesToRead; ///< by step: the steps whose tables it reads
 };
 
