@@ -58,7 +58,6 @@ private:
   Value stack(ArrayRef<Value> slices, const Slices &place);
   FailureOr<SmallVector<Value>> build();
   LogicalResult fillBody(Body &body, SmallVector<Value> &starts);
-  Value continues(Emitter &emit, GraphImporter &importer, Value next, Value condition);
 
   Node &node;
   const onnx::GraphProto &graph;
@@ -187,9 +186,10 @@ FailureOr<std::optional<SmallVector<Value>>> LoopImporter::unroll() {
 // As a loop
 //===----------------------------------------------------------------------===//
 
-/// Whether another iteration follows, `next` being its index.
-Value LoopImporter::continues(Emitter &emit, GraphImporter &importer, Value next, Value holds) {
-  Value more = limit ? emit.compare(loom::Direction::LT, next, importer.read(limit)) : Value();
+/// Whether another iteration follows, `next` being its index and `most` the number of iterations,
+/// if there is one.
+static Value continues(Emitter &emit, Value next, Value most, Value holds) {
+  Value more = most ? emit.compare(loom::Direction::LT, next, most) : Value();
   if (!holds || getKnown(holds) == 1)
     return more ? more : holds;
   return more ? emit.binary<loom::AndOp>(more, holds) : holds;
@@ -216,7 +216,8 @@ LogicalResult LoopImporter::fillBody(Body &body, SmallVector<Value> &starts) {
                           << "; what a loop carries must keep its shape";
   }
   Value next = emit.binary<loom::AddOp>(index, 1.0);
-  SmallVector<Value> results{continues(emit, importer, next, iteration->condition), next};
+  Value most = limit ? importer.read(limit) : Value();
+  SmallVector<Value> results{continues(emit, next, most, iteration->condition), next};
   llvm::append_range(results, iteration->carried);
   for (auto [slice, place] : llvm::zip_equal(iteration->stacked, outputs)) {
     if (isSequence(slice))
@@ -262,7 +263,7 @@ FailureOr<SmallVector<Value>> LoopImporter::build() {
   llvm::append_range(starts, inits);
   if (failed(fillBody(body, starts)))
     return failure();
-  Value first = continues(node, node.getImporter(), starts.front(), condition);
+  Value first = continues(node, starts.front(), limit, condition);
   if (!first) {
     Type i1 = IntegerType::get(node.getContext(), 1);
     first = node.splat(RankedTensorType::get({}, i1), 1);

@@ -66,7 +66,9 @@ static void declareIndices(Node &node, Value indices, int64_t size) {
   }
   auto argument = cast<BlockArgument>(indices);
   auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
-  if (!function || !function.getArgAttr(argument.getArgNumber(), loom::kName))
+  // The type of a body has no arguments while the body is imported.
+  if (!function || argument.getArgNumber() >= function.getNumArguments() ||
+      !function.getArgAttr(argument.getArgNumber(), loom::kName))
     return;
   if (last >= size)
     emitWarning(node.getLoc())

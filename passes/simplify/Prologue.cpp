@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/simplify/Prologue.h"
 
+#include "dialects/loom/Control.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -16,7 +18,8 @@ SmallVector<Operation *> gridloom::getHoistable(Block &block) {
   // `fixed` values are known at load; `worthwhile` ones take work.
   llvm::DenseSet<Operation *> fixed, worthwhile;
   for (Operation &op : block) {
-    if (op.hasTrait<OpTrait::IsTerminator>() || op.getNumResults() != 1)
+    // The prologue is one block, without bodies.
+    if (op.hasTrait<OpTrait::IsTerminator>() || op.getNumResults() != 1 || loom::isControl(&op))
       continue;
     auto isFixed = [&](Value operand) {
       Operation *producer = operand.getDefiningOp();
