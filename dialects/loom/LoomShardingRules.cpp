@@ -285,7 +285,8 @@ ShardingRule GatherOp::getShardingRule() {
 }
 
 /// If the gathered dimension is split, each device gathers the elements that it has and contributes
-/// zeros for the rest; the sum over the devices is the result.
+/// zeros for the rest, negative ones where there are such: the sum over the devices is the result,
+/// and -0 + 0 would not be -0.
 SmallVector<Value> GatherOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types,
                                        FactorAxes axes) {
   const AxisList &split = axes[getDim()]; // factors of the input come first, one per dimension
@@ -295,11 +296,8 @@ SmallVector<Value> GatherOp::partition(OpBuilder &builder, ValueRange operands, 
   auto indexType = cast<RankedTensorType>(operands[1].getType());
   auto resultType = cast<RankedTensorType>(types[0]);
   auto splat = [&](RankedTensorType type, int64_t value) -> Value {
-    auto element = type.getElementType();
-    Attribute attr = isa<FloatType>(element)
-                         ? Attribute(FloatAttr::get(element, static_cast<double>(value)))
-                         : Attribute(IntegerAttr::get(element, value));
-    return ConstantOp::create(builder, loc, DenseElementsAttr::get(type, attr));
+    return ConstantOp::create(
+        builder, loc, DenseElementsAttr::get(type, IntegerAttr::get(type.getElementType(), value)));
   };
   int64_t rows = shapeOf(operands[0])[getDim()];
   Value offset = getShardStart(builder, loc, split, rows);
@@ -320,7 +318,9 @@ SmallVector<Value> GatherOp::partition(OpBuilder &builder, ValueRange operands, 
       llvm::to_vector(llvm::seq<int64_t>(getDim(), getDim() + indexType.getRank()));
   Value mask = gridloom::loom::BroadcastOp::create(
       builder, loc, RankedTensorType::get(resultType.getShape(), builder.getI1Type()), mine, dims);
-  return {SelectOp::create(builder, loc, resultType, mask, gathered, splat(resultType, 0))};
+  Value nothing = ConstantOp::create(
+      builder, loc, DenseElementsAttr::get(resultType, getNothing(resultType.getElementType())));
+  return {SelectOp::create(builder, loc, resultType, mask, gathered, nothing)};
 }
 
 //===----------------------------------------------------------------------===//

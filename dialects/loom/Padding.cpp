@@ -53,6 +53,12 @@ Value gridloom::loom::trimDim(OpBuilder &builder, Location loc, Value value, int
   return SliceOp::create(builder, loc, trimmed, value, starts, trimmed.getShape(), strides);
 }
 
+Attribute gridloom::loom::getNothing(Type element) {
+  if (auto type = dyn_cast<FloatType>(element))
+    return FloatAttr::get(type, APFloat::getZero(type.getFloatSemantics(), /*Negative=*/true));
+  return getNeutralElement(element, dist::ReductionKind::Sum);
+}
+
 Attribute gridloom::loom::getNeutralElement(Type element, dist::ReductionKind reduction) {
   using dist::ReductionKind;
   if (auto type = dyn_cast<FloatType>(element)) {

@@ -109,9 +109,8 @@ private:
 
   /// Multiplies a chunk of one operand.
   static Value multiply(OpBuilder &builder, loom::DotGeneralOp dot, FreeDim dim, Value operand) {
-    IRMapping map;
-    map.map(dot->getOperand(dim.operand), operand);
-    auto part = cast<loom::DotGeneralOp>(builder.clone(*dot, map));
+    auto part = cast<loom::DotGeneralOp>(builder.clone(*dot));
+    part->setOperand(dim.operand, operand); // the other one may be the same value, whole
     part->removeAttr(kShardings);
     part.getResult().setType(
         loom::withDim(getType(dot), dim.resultDim, getType(operand).getDimSize(dim.operandDim)));

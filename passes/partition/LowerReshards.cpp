@@ -50,7 +50,12 @@ LogicalResult LowerReshardsPass::lower(ReshardOp reshard, const Mesh &mesh) {
                                    reshard.getTo());
   Value shard = shards.getBody().emplaceBlock().addArgument(getLocalType(type, from, mesh), loc);
   builder.setInsertionPointToEnd(&shards.getBody().front());
-  Value moved = emitReshard(builder, loc, shard, *steps, from.reduction, mesh);
+  // Nothing is sent of a value without elements.
+  Value moved = type.getNumElements() == 0
+                    ? loom::ConstantOp::create(builder, loc,
+                                               DenseElementsAttr::get(getLocalType(type, to, mesh),
+                                                                      ArrayRef<Attribute>()))
+                    : emitReshard(builder, loc, shard, *steps, from.reduction, mesh);
   for (Operation &op : shards.getBody().front()) {
     op.setAttr(kStage, getStageAttr(reshard));
     if (isCommunication(&op))

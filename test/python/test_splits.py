@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from gridloom import zoo
 
@@ -99,3 +100,46 @@ def test_pins_of_a_state_that_contradict(tools, tmp_path, monkeypatch):
     result = tools.call("compile", "gpt2.onnx", "-o", "m.plan", *options, "--shard", pins[0], "--shard", pins[1], check=False)
     (line,) = result.stderr.splitlines()
     assert line.startswith(f"error: --shard '{pins[1]}' contradicts --shard '{pins[0]}': input 'past_key_0' and output 'present_key_0' are one state"), line
+
+
+def save(path, nodes, inputs, outputs):
+    """A model of f32 tensors, but for indices 'i'; `inputs` and `outputs` map names to shapes."""
+    kind = lambda name: TensorProto.INT64 if name == "i" else TensorProto.FLOAT  # noqa: E731
+    values = [[helper.make_tensor_value_info(name, kind(name), shape) for name, shape in each.items()] for each in (inputs, outputs)]
+    graph = helper.make_graph([helper.make_node(*node) for node in nodes], "graph", *values)
+    return zoo.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+
+
+def test_a_lookup_in_a_split_table_keeps_signs_of_zeros(tools, tmp_path):
+    table = np.ones((6, 8), np.float32)
+    table[0], table[4] = -0.0, 0.0
+    inputs = {"t": table, "i": np.array([0, 4, 5])}
+    nodes = [("Gather", ["t", "i"], ["rows"]), ("Reciprocal", ["rows"], ["y"])]
+    path = save(tmp_path / "m.onnx", nodes, {"t": (6, 8), "i": (3,)}, {"y": (3, 8)})
+    tools.compile(path, tmp_path / "m.plan", "--mesh", "m=2", "--shard", "t=[{m},{}]")
+    y = tools.run(tmp_path / "m.plan", inputs, tmp_path / "values").outputs["y"]
+    assert (y[0] == -np.inf).all() and (y[1] == np.inf).all() and (y[2] == 1).all()
+
+
+@pytest.mark.parametrize(
+    "node,inputs,output,pins",
+    [
+        (("Relu", ["x"], ["y"]), {"x": (4, 0)}, (4, 0), ["y=[{},{m}]"]),
+        (("Identity", ["x"], ["y"]), {"x": (4, 0)}, (4, 0), ["x=[{},{m}]", "y=[{},{}]"]),
+        (("MatMul", ["x", "b"], ["y"]), {"x": (4, 0), "b": (0, 3)}, (4, 3), ["x=[{},{m}]"]),
+    ],
+    ids=["Relu", "Identity", "MatMul"],
+)
+def test_a_dimension_without_elements_is_split(tools, tmp_path, node, inputs, output, pins):
+    path = save(tmp_path / "m.onnx", [node], inputs, {"y": output})
+    tools.compile(path, tmp_path / "m.plan", "--mesh", "m=2", *[word for pin in pins for word in ("--shard", pin)])
+    assert "PASS" in tools.call("check", tmp_path / "m.plan").stdout
+
+
+def test_a_product_with_itself_in_chunks(tools, tmp_path):
+    nodes = [("Transpose", ["x"], ["t"]), ("MatMul", ["x", "t"], ["y"])]
+    path = save(tmp_path / "m.onnx", nodes, {"x": (256, 8)}, {"y": (256, 256)})
+    tools.compile(path, tmp_path / "m.plan", "--mesh", "model=2", "--shard", "x=[{},{model}]", "--chunk-matmul", "4")
+    x = np.random.default_rng(0).standard_normal((256, 8), dtype=np.float32)
+    y = tools.run(tmp_path / "m.plan", {"x": x}, tmp_path / "values").outputs["y"]
+    np.testing.assert_allclose(y, x @ x.T, rtol=1e-5, atol=1e-5)

@@ -58,3 +58,15 @@ func.func @whole(%x: tensor<7x4xf32>, %y: tensor<2x4xf32>, %w: tensor<4x5xf32>, 
   %5 = dist.all_reduce %4 over ["model"] sum : tensor<8x5xf32>
   return %1, %3, %4, %5 : tensor<7x5xf32>, tensor<2x5xf32>, tensor<8x5xf32>, tensor<8x5xf32>
 }
+
+// A product of a value with itself: only one operand is cut.
+// CHECK-LABEL: func.func @square
+// CHECK-SAME: (%[[X:.*]]: tensor<8x4xf32>)
+// CHECK: %[[X0:.*]] = loom.slice %[[X]] [0, 0] to [4, 4] by [1, 1]
+// CHECK: loom.dot_general %[[X0]], %[[X]] {{.*}} : (tensor<4x4xf32>, tensor<8x4xf32>) -> tensor<4x8xf32>
+// CHECK: dist.all_reduce
+func.func @square(%x: tensor<8x4xf32>) -> tensor<8x8xf32> {
+  %0 = loom.dot_general %x, %x batch = [] x [] contract = [1] x [1] : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x8xf32>
+  %1 = dist.all_reduce %0 over ["model"] sum : tensor<8x8xf32>
+  return %1 : tensor<8x8xf32>
+}

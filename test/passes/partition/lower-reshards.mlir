@@ -42,3 +42,16 @@ func.func @in_time(%x: tensor<4xf32> {dist.origin = #dist.origin<"user">, dist.s
   %0 = dist.reshard %x from <@mesh, [{"micro"}]> to <@mesh, [{}]> : tensor<4xf32>
   return
 }
+
+// -----
+
+// Nothing is sent of a value without elements.
+dist.mesh @mesh <["model" = 2]>
+// CHECK-LABEL: func.func @empty
+// CHECK-NOT: dist.all_gather
+// CHECK: %[[E:.*]] = loom.constant {{.*}}tensor<4x0xf32>
+// CHECK: dist.yield %[[E]]
+func.func @empty(%x: tensor<4x0xf32> {dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>}) -> tensor<4x0xf32> {
+  %0 = dist.reshard %x from <@mesh, [{}, {"model"}]> to <@mesh, [{}, {}]> {dist.because = "it is read", dist.stage = 1 : i64, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>]} : tensor<4x0xf32>
+  return %0 : tensor<4x0xf32>
+}
