@@ -115,15 +115,40 @@ struct Emitter {
       return base;
     if (value == -1.0)
       return reciprocal(base);
-    if (value == 0.5)
-      return make<math::SqrtOp>(base);
-    if (value == -0.5)
-      return reciprocal(make<math::SqrtOp>(base));
+    if (value == 0.5 || value == -0.5) {
+      // Unlike roots, powers of -0 and -inf are those of 0 and inf.
+      constexpr double kInfinity = std::numeric_limits<double>::infinity();
+      Value root = make<math::SqrtOp>(make<arith::AddFOp>(base, constant(base.getType(), 0.0)));
+      Value isLeast = make<arith::CmpFOp>(arith::CmpFPredicate::OEQ, base,
+                                          constant(base.getType(), -kInfinity));
+      root = make<arith::SelectOp>(isLeast, constant(base.getType(), kInfinity), root);
+      return value == 0.5 ? root : reciprocal(root);
+    }
     if (value == 2.0)
       return make<arith::MulFOp>(base, base);
     if (value == 3.0)
       return make<arith::MulFOp>(make<arith::MulFOp>(base, base), base);
     return {};
+  }
+
+  /// math.ipowi divides by a base of 0 if the exponent is negative, and has no unsigned exponents.
+  Value integerPower(Value base, Value exponent, bool isUnsigned) {
+    Type type = exponent.getType();
+    Value zero = constant(type, 0);
+    if (!isUnsigned) {
+      Value isInverse = make<arith::CmpIOp>(arith::CmpIPredicate::slt, exponent, zero);
+      Value isZero = make<arith::CmpIOp>(arith::CmpIPredicate::eq, base, zero);
+      Value divides = make<arith::AndIOp>(isInverse, isZero);
+      return make<math::IPowIOp>(make<arith::SelectOp>(divides, constant(type, 2), base), exponent);
+    }
+    // With w bits, odd numbers to the 2^(w-2) are 1, and even ones to such exponents are 0.
+    unsigned width = getElementTypeOrSelf(type).getIntOrFloatBitWidth();
+    int64_t period = int64_t(1) << (width - 2);
+    Value small = make<arith::OrIOp>(make<arith::AndIOp>(exponent, constant(type, period - 1)),
+                                     constant(type, period));
+    Value isLarge =
+        make<arith::CmpIOp>(arith::CmpIPredicate::uge, exponent, constant(type, period));
+    return make<math::IPowIOp>(base, make<arith::SelectOp>(isLarge, small, exponent));
   }
 
   Value gelu(Value x, GeluForm form) {
@@ -472,7 +497,7 @@ Value MinimumOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operand
 Value PowerOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
   Emitter e{builder, loc};
   if (!isFloat(operands[0]))
-    return e.make<math::IPowIOp>(operands[0], operands[1]);
+    return e.integerPower(operands[0], operands[1], isUnsigned(getLhs()));
   Value exponent = operands[1];
   return e.inWide(operands, [&](ArrayRef<Value> v) {
     if (Value simple = e.powerOfConstant(v[0], exponent))

@@ -153,6 +153,38 @@ template <typename OpT, int neutral> struct DropNeutral : OpRewritePattern<OpT> 
   }
 };
 
+/// The most operations to look through for a sign.
+constexpr int kMostSigns = 8;
+
+/// Whether a float value is certain to be neither negative nor -0, NaN aside.
+bool isNeverNegative(Value value, int depth = 0) {
+  auto isPositiveSplat = [](Value scale) {
+    std::optional<double> splat = getSplat(scale);
+    return splat && *splat > 0;
+  };
+  if (std::optional<double> splat = getSplat(value))
+    return !std::signbit(*splat);
+  Operation *op = value.getDefiningOp();
+  if (!op || depth == kMostSigns)
+    return false;
+  auto isOperand = [&](unsigned i) { return isNeverNegative(op->getOperand(i), depth + 1); };
+  if (isa<loom::ExpOp, loom::AbsOp>(op))
+    return true;
+  if (auto power = dyn_cast<loom::PowerOp>(op))
+    return getSplat(power.getRhs()) == 2;
+  if (isa<loom::MultiplyOp>(op) && op->getOperand(0) == op->getOperand(1))
+    return true;
+  if (isa<loom::MultiplyOp, loom::DivideOp>(op))
+    return isOperand(0) && isPositiveSplat(op->getOperand(1));
+  if (isa<loom::AddOp>(op))
+    return isOperand(0) && isOperand(1);
+  if (auto reduce = dyn_cast<loom::ReduceOp>(op))
+    return reduce.getKind() == dist::ReductionKind::Sum && isOperand(0);
+  return isa<loom::SqrtOp, loom::ReshapeOp, loom::BroadcastOp, loom::TransposeOp, loom::ConvertOp>(
+             op) &&
+         isOperand(0);
+}
+
 /// x to the 1, 2, 3, 1/2, -1/2.
 struct ExpandPower : OpRewritePattern<loom::PowerOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -172,12 +204,34 @@ struct ExpandPower : OpRewritePattern<loom::PowerOp> {
     else if (*exponent == 3)
       rewriter.replaceOpWithNewOp<loom::MultiplyOp>(op, x.getType(), square(), x);
     else if (*exponent == 0.5 && isFloat)
-      rewriter.replaceOpWithNewOp<loom::SqrtOp>(op, x.getType(), x);
+      rewriter.replaceOp(op, takeRoot<loom::SqrtOp>(op, rewriter));
     else if (*exponent == -0.5 && isFloat)
-      rewriter.replaceOpWithNewOp<loom::RsqrtOp>(op, x.getType(), x);
+      rewriter.replaceOp(op, takeRoot<loom::RsqrtOp>(op, rewriter));
     else
       return rewriter.notifyMatchFailure(op, "exponent is not one of those expanded");
     return success();
+  }
+
+private:
+  /// Roots of -0 are -0 and of -inf NaN, whereas powers of both are those of 0 and inf.
+  template <typename RootOp> static Value takeRoot(loom::PowerOp op, PatternRewriter &rewriter) {
+    Location loc = op.getLoc();
+    Value x = op.getLhs();
+    auto type = getTensorType(x);
+    if (isNeverNegative(x))
+      return RootOp::create(rewriter, loc, type, x);
+    auto splat = [&](double number) -> Value {
+      return loom::ConstantOp::create(
+          rewriter, loc,
+          DenseElementsAttr::get(type, rewriter.getFloatAttr(type.getElementType(), number)));
+    };
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    Value added = loom::AddOp::create(rewriter, loc, type, x, splat(0)); // -0 + 0 is 0
+    Value isLeast = loom::CompareOp::create(rewriter, loc, type.clone(rewriter.getI1Type()), x,
+                                            splat(-kInfinity), loom::Direction::EQ);
+    Value root = RootOp::create(rewriter, loc, type, added);
+    Value ofLeast = splat(std::is_same_v<RootOp, loom::SqrtOp> ? kInfinity : 0);
+    return loom::SelectOp::create(rewriter, loc, type, isLeast, ofLeast, root);
   }
 };
 

@@ -27,6 +27,8 @@ EDGES = {
     ),
     "power-of-two": (13, "Pow", [fixed(2), np.float32([0.5, -3, 7])], {}, 1),
     "power-of-ten": (13, "Pow", [fixed(10), np.float32([0.5, -3, 2])], {}, 1),
+    "root": (13, "Pow", [np.float32([-np.inf, -0.0, 0, np.inf, 4, -1]), fixed(0.5)], {}, 1),
+    "inverse-root": (13, "Pow", [np.float32([-np.inf, -0.0, 0, np.inf, 4, -1]), fixed(-0.5)], {}, 1),
 }  # fmt: skip
 
 

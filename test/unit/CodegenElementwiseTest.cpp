@@ -174,6 +174,42 @@ TEST(CodegenElementwise, ConstantPowers) {
   checkKernels(text, options);
 }
 
+TEST(CodegenElementwise, RootsOfExtremes) {
+  std::string text, type = "tensor<6xf32>";
+  for (std::string exponent : {"0.5", "-0.5"})
+    text += kernelText("%x: " + type,
+                       "  %c = loom.constant dense<" + exponent + "> : " + type +
+                           "\n  %0 = loom.power %x, %c : " + type +
+                           "\n  %1 = loom.constant dense<1.0> : " + type +
+                           "\n  %2 = loom.divide %1, %0 : " + type + "\n  loom.yield %2 : " + type,
+                       "p" + std::to_string(text.size()));
+  double inf = std::numeric_limits<double>::infinity();
+  RunOptions options;
+  options.inputs[0] = HostTensor::fromDoubles(ElementKind::F32, {6}, {-inf, -0.0, 0, inf, 4, -1});
+  checkKernels(text, options);
+}
+
+TEST(CodegenElementwise, IntegerPowers) {
+  std::vector<int64_t> bases, exponents, unsignedExponents;
+  for (int64_t base : {0, 1, -1, 2, 3, -5})
+    for (int64_t exponent : {-128, -3, -1, 0, 1, 2, 7, 127}) {
+      bases.push_back(base);
+      exponents.push_back(exponent);
+      unsignedExponents.push_back(exponent & 255);
+    }
+  auto n = static_cast<int64_t>(bases.size());
+  std::string size = std::to_string(n);
+  RunOptions options;
+  options.inputs[0] = HostTensor::fromInts(ElementKind::I8, {n}, bases);
+  options.inputs[1] = HostTensor::fromInts(ElementKind::I8, {n}, exponents);
+  checkKernels(binary("power", tensor(size, "i8")), options);
+  for (int64_t &base : bases)
+    base &= 255;
+  options.inputs[0] = HostTensor::fromInts(ElementKind::U8, {n}, bases);
+  options.inputs[1] = HostTensor::fromInts(ElementKind::U8, {n}, unsignedExponents);
+  checkKernels(binary("power", tensor(size, "ui8")), options);
+}
+
 TEST(CodegenElementwise, IntegerDivisionDoesNotTrap) {
   RunOptions options;
   options.inputs[0] = HostTensor::fromInts(ElementKind::I32, {4}, {7, -7, INT32_MIN, 9});

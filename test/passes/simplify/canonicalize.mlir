@@ -99,8 +99,12 @@ func.func @every_user_its_own_broadcast(%x: tensor<8x4xf32>, %m: tensor<4xf32>) 
 // CHECK-SAME: %[[X:.*]]: tensor<4xf32>
 // CHECK: %[[P2:.*]] = loom.multiply %[[X]], %[[X]]
 // CHECK: %[[P3:.*]] = loom.multiply %[[P2]], %[[X]]
-// CHECK: %[[R:.*]] = loom.sqrt %[[X]]
-// CHECK: %[[Q:.*]] = loom.rsqrt %[[X]]
+// CHECK: %[[A:.*]] = loom.add %[[X]]
+// CHECK: %[[I:.*]] = loom.compare eq %[[X]]
+// CHECK: %[[S:.*]] = loom.sqrt %[[A]]
+// CHECK: %[[R:.*]] = loom.select %[[I]], %{{.*}}, %[[S]]
+// CHECK: %[[T:.*]] = loom.rsqrt
+// CHECK: %[[Q:.*]] = loom.select %{{.*}}, %{{.*}}, %[[T]]
 // CHECK: %[[P4:.*]] = loom.power %[[X]]
 // CHECK: return %[[X]], %[[P2]], %[[P3]], %[[R]], %[[Q]], %[[P4]]
 func.func @powers(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
@@ -117,6 +121,28 @@ func.func @powers(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4x
   %4 = loom.power %x, %cm : tensor<4xf32>
   %5 = loom.power %x, %c4 : tensor<4xf32>
   return %0, %1, %2, %3, %4, %5 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
+
+// The root of a variance: neither -0 nor -inf can come.
+// CHECK-LABEL: func.func @root_of_mean
+// CHECK: %[[V:.*]] = loom.add
+// CHECK: loom.sqrt %[[V]]
+// CHECK-NOT: loom.select
+// CHECK: loom.rsqrt %[[V]]
+// CHECK: return
+func.func @root_of_mean(%x: tensor<4x8xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %two = loom.constant dense<2.0> : tensor<4x8xf32>
+  %n = loom.constant dense<8.0> : tensor<4xf32>
+  %epsilon = loom.constant dense<1.0e-05> : tensor<4xf32>
+  %half = loom.constant dense<0.5> : tensor<4xf32>
+  %minus = loom.constant dense<-0.5> : tensor<4xf32>
+  %0 = loom.power %x, %two : tensor<4x8xf32>
+  %1 = loom.reduce sum %0 dims = [1] : (tensor<4x8xf32>) -> tensor<4xf32>
+  %2 = loom.divide %1, %n : tensor<4xf32>
+  %3 = loom.add %2, %epsilon : tensor<4xf32>
+  %4 = loom.power %3, %half : tensor<4xf32>
+  %5 = loom.power %3, %minus : tensor<4xf32>
+  return %4, %5 : tensor<4xf32>, tensor<4xf32>
 }
 
 // x + 0 is not x where x is -0.
