@@ -30,16 +30,30 @@ void cutReductions(Block &block) {
     if (row < kLeast || type.getNumElements() / row < kLeast)
       continue;
     OpBuilder builder(reduce);
+    auto keepAttributes = [&](Operation *op) {
+      op->setDiscardableAttrs(reduce->getDiscardableAttrDictionary());
+      return op->getResult(0);
+    };
     auto create = [&](Value input, ArrayRef<int64_t> dims) {
       RankedTensorType from = typeOf(input);
       auto shape = from.getShape().drop_back(dims.size());
-      auto made = loom::ReduceOp::create(builder, reduce.getLoc(), type.clone(shape), input,
-                                         reduce.getKind(), dims);
-      made->setDiscardableAttrs(reduce->getDiscardableAttrDictionary());
-      return made.getOutput();
+      return keepAttributes(loom::ReduceOp::create(builder, reduce.getLoc(), from.clone(shape),
+                                                   input, reduce.getKind(), dims));
     };
+    auto convert = [&](Value input, Type element) {
+      return keepAttributes(
+          loom::ConvertOp::create(builder, reduce.getLoc(), typeOf(input).clone(element), input));
+    };
+    // A row's sum may be too large for 16 bits where the whole is not.
+    bool isNarrow = isa<FloatType>(type.getElementType()) && type.getElementTypeBitWidth() < 32;
+    Value input = reduce.getInput();
+    if (isNarrow)
+      input = convert(input, builder.getF32Type());
     SmallVector<int64_t> others = llvm::to_vector(llvm::seq<int64_t>(0, rank - 1));
-    reduce.getOutput().replaceAllUsesWith(create(create(reduce.getInput(), {rank - 1}), others));
+    Value whole = create(create(input, {rank - 1}), others);
+    if (isNarrow)
+      whole = convert(whole, type.getElementType());
+    reduce.getOutput().replaceAllUsesWith(whole);
     reduce.erase();
   }
 }

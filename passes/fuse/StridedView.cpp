@@ -76,6 +76,8 @@ std::optional<std::pair<Value, double>> matchScale(Operation *op) {
   return std::nullopt;
 }
 
+bool isModerate(double factor) { return std::abs(factor) >= 0x1p-20 && std::abs(factor) <= 0x1p20; }
+
 bool feedsLibrary(Value value) {
   return llvm::any_of(value.getUsers(), [](Operation *user) {
     if (isa<loom::ReshapeOp, loom::TransposeOp, loom::SliceOp>(user))
@@ -118,7 +120,7 @@ static std::pair<Value, double> stepThrough(Operation *op) {
     return {op->getOperand(0), 1};
   // A scaled value that others read as well exists anyway.
   if (op->hasOneUse())
-    if (auto scale = matchScale(op); scale && std::isfinite(scale->second))
+    if (auto scale = matchScale(op); scale && isModerate(scale->second))
       return *scale;
   return {Value(), 1};
 }

@@ -51,6 +51,10 @@ using loom::getFloatSplat;
 /// The operand and factor of a multiplication or division by a splat.
 std::optional<std::pair<mlir::Value, double>> matchScale(mlir::Operation *op);
 
+/// Whether a library may scale by the factor at another place than the program does: larger or
+/// smaller ones may leave the range of f32 at one place and not at the other, and 0 hides NaN.
+bool isModerate(double factor);
+
 /// True if all of `value` is computed even if only slices of it are read. A kernel might compute
 /// less of an elementwise operation.
 bool isReadWhole(mlir::Value value);

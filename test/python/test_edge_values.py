@@ -89,3 +89,30 @@ def test_a_vector_of_zeros_has_the_gradient_zero(tools, tmp_path, norm):
     x[2] = 0
     step = gridloom.Trainer(plan).step({"x": x, "t": random.standard_normal((4, 5)).astype(np.float32)})
     assert step["committed"] and np.isfinite(step["gradient_norm"]) and step["gradient_norm"] > 0
+
+
+def test_a_sum_of_halves_is_not_rounded_in_between(tools, tmp_path):
+    """Rows' sums are 32,000 and -32,000; three of them are more than f16 holds, all of them 64."""
+    x = np.zeros((16, 64), np.float16)
+    x[:3], x[3:6], x[6] = 500, -500, 1
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT16, [])
+    graph = helper.make_graph([helper.make_node("ReduceSum", ["x"], ["y"], keepdims=0)], "sum",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT16, x.shape)], [y])  # fmt: skip
+    path = zoo.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    assert run(tools, path, {"x": x})["y"] == 64
+
+
+def test_a_product_of_scaled_operands(tools, tmp_path):
+    """Each intermediate value is in the range of f32; factors moved to the end would not be."""
+    a, b = (np.full((8, 8), value, np.float32) for value in (1e-10, 1))
+    nodes = [
+        ("Mul", ["a", "large"], ["a1"]), ("Mul", ["b", "large"], ["b1"]), ("MatMul", ["a1", "b1"], ["p"]), ("Mul", ["p", "small"], ["y"]),
+        ("MatMul", ["a", "b"], ["q"]), ("Div", ["q", "tiny"], ["z"]), ("Div", ["a", "nothing"], ["i"]), ("MatMul", ["i", "b"], ["r"]),
+        ("Mul", ["r", "nothing"], ["n"]),
+    ]  # fmt: skip
+    weights = {"large": np.float32(1e20), "small": np.float32(1e-20), "tiny": np.float32(1e-39), "nothing": np.float32(0)}
+    path = save(tmp_path / "m.onnx", nodes, {"a": a.shape, "b": b.shape}, {"y": a.shape, "z": a.shape, "n": a.shape}, weights)
+    results = run(tools, path, {"a": a, "b": b})
+    np.testing.assert_allclose(results["y"], 8e10, rtol=1e-5)
+    np.testing.assert_allclose(results["z"], 8e29, rtol=1e-3)
+    assert np.isnan(results["n"]).all()

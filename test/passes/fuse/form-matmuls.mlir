@@ -69,6 +69,22 @@ func.func @operand_scales(%q: tensor<4x16xf32>, %k: tensor<8x16xf32>) -> tensor<
   return %3 : tensor<4x8xf32>
 }
 
+// Factors that f32 may not hold at another place stay where they are, as does 0, which does not hide a NaN.
+// CHECK-LABEL: func.func @factors_that_stay
+// CHECK: plan.matmul {{.*}} out = [8, 1]>
+// CHECK: plan.matmul {{.*}} out = [8, 1]>
+func.func @factors_that_stay(%q: tensor<4x16xf32>, %k: tensor<16x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %large = loom.constant dense<1.0e+20> : tensor<4x16xf32>
+  %small = loom.constant dense<1.0e-20> : tensor<4x8xf32>
+  %zero = loom.constant dense<0.0> : tensor<4x8xf32>
+  %0 = loom.multiply %q, %large : tensor<4x16xf32>
+  %1 = loom.dot_general %0, %k batch = [] x [] contract = [1] x [0] : (tensor<4x16xf32>, tensor<16x8xf32>) -> tensor<4x8xf32>
+  %2 = loom.multiply %1, %small : tensor<4x8xf32>
+  %3 = loom.dot_general %q, %k batch = [] x [] contract = [1] x [0] : (tensor<4x16xf32>, tensor<16x8xf32>) -> tensor<4x8xf32>
+  %4 = loom.multiply %3, %zero : tensor<4x8xf32>
+  return %2, %4 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
 // Heads that several queries share are read repeatedly, not copied.
 // CHECK-LABEL: func.func @grouped_queries
 // CHECK-NEXT: plan.matmul %arg0, %arg1 <sizes = [2, 4, 8, 8, 16], lhs = [512, 128, 16, 1], rhs = [128, 0, 1, 16], out = [256, 64, 8, 1]>
