@@ -210,11 +210,11 @@ LogicalResult Check::checkCalls() {
   return result;
 }
 
-/// Runs specialisations that share states in one session, one after another: only this shows that
-/// one of them stores a state where the next does not read it.
+/// Runs specialisations with states in one session, one after another, and the first one again:
+/// only this shows a wrong state, and one that is not stored where the next call reads it.
 LogicalResult Check::compareSession() {
   const PhaseProgram &base = getReference();
-  if (!shareStates(base.specialisations))
+  if (!haveStates(base.specialisations))
     return success();
   if (options.oracle == "ort" && (*base.module)->hasAttr(loom::kTraining)) {
     llvm::outs() << "ONNX Runtime does not train: the model's weights are compared as they begin\n";

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/interpreter/CheckTensors.h"
 
-#include <set>
+#include "llvm/ADT/Sequence.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -54,19 +54,14 @@ PlanCall gridloom::makeCall(const Specialisation &specialisation, const NamedTen
   return call;
 }
 
-bool gridloom::shareStates(ArrayRef<Specialisation> specialisations) {
-  std::set<StringRef> known;
-  for (const Specialisation &specialisation : specialisations) {
-    std::set<StringRef> own;
-    for (func::FuncOp function : specialisation.stages)
-      for (unsigned i = 0; i < function.getNumArguments(); ++i)
-        if (auto state = function.getArgAttrOfType<StringAttr>(i, loom::kState))
-          own.insert(state.getValue());
-    for (StringRef state : own)
-      if (!known.insert(state).second)
-        return true;
-  }
-  return false;
+bool gridloom::haveStates(ArrayRef<Specialisation> specialisations) {
+  return llvm::any_of(specialisations, [](const Specialisation &specialisation) {
+    return llvm::any_of(specialisation.stages, [](func::FuncOp function) {
+      return llvm::any_of(llvm::seq(function.getNumArguments()), [&](unsigned i) {
+        return function.getArgAttr(i, loom::kState) != nullptr;
+      });
+    });
+  });
 }
 
 void gridloom::widenStates(const Specialisation &specialisation, NamedTensors &outputs) {

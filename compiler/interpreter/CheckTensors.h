@@ -19,8 +19,8 @@ llvm::FailureOr<NamedTensors> toTensors(const std::map<std::string, PlanTensor> 
 /// A run of the specialisation on these inputs, as plain data.
 PlanCall makeCall(const Specialisation &specialisation, const NamedTensors &inputs);
 
-/// Whether several specialisations have a state of the same name.
-bool shareStates(llvm::ArrayRef<Specialisation> specialisations);
+/// Whether any specialisation has a state.
+bool haveStates(llvm::ArrayRef<Specialisation> specialisations);
 /// Converts states to the types that the model declares, in which they are compared; a program may
 /// keep them in 16 bits.
 void widenStates(const Specialisation &specialisation, NamedTensors &outputs);

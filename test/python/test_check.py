@@ -198,3 +198,14 @@ def test_fault_below_the_programs_of_calls_is_told(tools, tmp_path):
         tools.compile(model, tmp_path / f"{operation}.plan", "--dim", "n=4,2", "--state", "past=present")
     printed = check_with_dumps(tools, tmp_path / "Sigmoid.plan", tmp_path / "Tanh.plan", tmp_path / "Tanh.onnx")
     assert "calls of one session" in printed and printed.count(BELOW) == 3
+
+
+def test_a_state_of_one_specialisation_is_compared(tools, tmp_path):
+    """The states of another plan's kernels differ, its outputs do not."""
+    for name, operation in (("right", "Add"), ("wrong", "Sub")):
+        nodes = [("ReduceSum", ["x"], ["sum"]), (operation, ["past", "sum"], ["present"]), ("Tanh", ["x"], ["y"])]
+        model = save(tmp_path / f"{name}.onnx", nodes, {"x": [4], "past": [1]}, {"y": [4], "present": [1]})
+        tools.compile(model, tmp_path / f"{name}.plan", "--state", "past=present")
+    assert "2 calls of one session" in tools.call("check", tmp_path / "right.plan").stdout
+    printed = check_with_dumps(tools, tmp_path / "wrong.plan", tmp_path / "right.plan", tmp_path / "right.onnx")
+    assert "2 calls of one session" in printed and "FAIL" in printed

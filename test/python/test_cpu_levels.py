@@ -86,3 +86,11 @@ def test_a_plan_for_the_widest_has_one_library(tools, tmp_path):
     path = zoo.save(zoo.mlp([16, 64, 8], zoo.Random(0)), tmp_path / "mlp.onnx")
     tools.compile(path, tmp_path / "mlp.plan", "--dim", "batch=4", "--cpu-arch", "x86-64-v4")
     assert [file.name for file in (tmp_path / "mlp.plan" / "kernels").iterdir()] == ["cpu.so"]
+
+
+def test_halves_need_a_processor_that_converts_them(tools, tmp_path):
+    path = zoo.save(zoo.mlp([16, 64, 8], zoo.Random(0)), tmp_path / "mlp.onnx")
+    options = ["--dim", "batch=4", "--cpu-arch", "x86-64-v2", "--precision", "f16"]
+    result = tools.call("compile", path, "-o", tmp_path / "mlp.plan", *options, check=False)
+    assert result.returncode == 1
+    assert "f16 needs a processor that converts it; use --cpu-arch x86-64-v3 or newer" in result.stderr

@@ -84,6 +84,11 @@ bool isFromLibm(StringRef name) {
   });
 }
 
+/// Conversions of f16 where the processor has none: compilers' own libraries have them.
+bool isOfHalves(StringRef name) {
+  return llvm::is_contained({"__extendhfsf2", "__truncsfhf2", "__truncdfhf2"}, name);
+}
+
 } // namespace
 
 FailureOr<std::string> gridloom::codegen::linkSharedObject(Location loc, StringRef object) {
@@ -92,6 +97,9 @@ FailureOr<std::string> gridloom::codegen::linkSharedObject(Location loc, StringR
     return failure();
   bool needsLibc = false, needsLibm = false;
   for (StringRef name : *undefined) {
+    if (isOfHalves(name))
+      return emitError(loc) << "f16 needs a processor that converts it; use --cpu-arch x86-64-v3 "
+                               "or newer, or --precision bf16 or f32";
     if (!isFromLibc(name) && !isFromLibm(name))
       return emitError(loc) << "kernels need the function '" << name
                             << "', which neither libm nor libc has";
