@@ -63,7 +63,23 @@ def batched_scan(batch: int):
     return model([scan], [("x", [batch, 2, 4])], opset=8)
 
 
+def branch(*inputs):
+    """A graph for If, which must have no inputs."""
+    return helper.make_graph([node("Neg", ["x"], ["z"])], "branch", [value(name, [4]) for name in inputs], [value("z", [4])])
+
+
 REFUSALS = {
+    "input of a branch": (
+        model([node("If", ["c"], name="i", then_branch=branch(), else_branch=branch("q"))], [("x", [4]), value("c", [], T.BOOL)]),
+        "graph 'branch' of node 'i' has 1 inputs, expected 0",
+    ),
+    "input of the branch taken": (
+        model(
+            [node("If", ["c"], name="i", then_branch=branch("q"), else_branch=branch())],
+            initializers=[numpy_helper.from_array(np.array(True), "c")],
+        ),
+        "graph 'branch' of node 'i' has 1 inputs, expected 0",
+    ),
     "unsupported operators together": (
         model(
             [
