@@ -114,6 +114,14 @@ Value Emitter::convert(Value x, Type elementType, bool saturate) {
                                /*unsaturated=*/!saturate && loom::isFloat8(elementType));
 }
 
+Value Emitter::widen(Value x) {
+  if (!x)
+    return x;
+  Type element = getTensorType(x).getElementType();
+  bool isNarrow = isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 16;
+  return isNarrow ? convert(x, builder.getF32Type()) : x;
+}
+
 //===----------------------------------------------------------------------===//
 // Moves
 //===----------------------------------------------------------------------===//
@@ -341,8 +349,10 @@ Value Emitter::mean(Value x, ArrayRef<int64_t> dims, bool keepDims) {
   double count = 1;
   for (int64_t dim : dims)
     count *= getShape(x)[dim];
-  Value sum = reduce(x, dist::ReductionKind::Sum, dims, keepDims);
-  return dims.empty() ? sum : binary<loom::DivideOp>(sum, count);
+  if (dims.empty())
+    return x;
+  Value sum = reduce(widen(x), dist::ReductionKind::Sum, dims, keepDims);
+  return convert(binary<loom::DivideOp>(sum, count), getTensorType(x).getElementType());
 }
 
 Value Emitter::reduceLike(Value x, dist::ReductionKind kind, ArrayRef<int64_t> dims) {
@@ -356,7 +366,11 @@ Value Emitter::reduceLike(Value x, dist::ReductionKind kind, ArrayRef<int64_t> d
 }
 
 Value Emitter::logSoftmax(Value x, int64_t dim) {
+  if (!x)
+    return x;
+  Type element = getTensorType(x).getElementType();
+  x = widen(x);
   Value shifted = binary<loom::SubtractOp>(x, reduceLike(x, dist::ReductionKind::Max, {dim}));
   Value sum = reduceLike(unary<loom::ExpOp>(shifted), dist::ReductionKind::Sum, {dim});
-  return binary<loom::SubtractOp>(shifted, unary<loom::LogOp>(sum));
+  return convert(binary<loom::SubtractOp>(shifted, unary<loom::LogOp>(sum)), element);
 }

@@ -70,18 +70,23 @@ static LogicalResult checkParameter(Node &node, unsigned index, ArrayRef<int64_t
   return success();
 }
 
-/// Mean and 1 / standard deviation, the optional results of LayerNormalization.
+/// Mean and 1 / standard deviation, the optional results of LayerNormalization, in the type that
+/// attribute stash_type names.
 static LogicalResult importStatistics(Node &node, Value x, int64_t axis, double epsilon) {
   if (!node.hasResult(1) && !node.hasResult(2))
     return success();
+  Type stash = node.elementType(node.intAttribute("stash_type", 1));
+  if (!stash)
+    return failure();
+  x = node.widen(x);
   Dims dims = llvm::to_vector(llvm::seq<int64_t>(axis, getTensorType(x).getRank()));
   Value mean = node.mean(x, dims, /*keepDims=*/true);
   Value centred = node.binary<loom::SubtractOp>(x, mean);
   Value variance = node.mean(node.binary<loom::MultiplyOp>(centred, centred), dims, true);
   Value deviation = node.unary<loom::SqrtOp>(node.binary<loom::AddOp>(variance, epsilon));
-  return failure(failed(node.setResult(1, mean)) ||
-                 failed(node.setResult(
-                     2, node.binary<loom::DivideOp>(node.splatLike(deviation, 1), deviation))));
+  Value inverse = node.binary<loom::DivideOp>(node.splatLike(deviation, 1), deviation);
+  return failure(failed(node.setResult(1, node.convert(mean, stash))) ||
+                 failed(node.setResult(2, node.convert(inverse, stash))));
 }
 
 /// Operand 0 as rows of the normalised dimensions, from attribute axis on, and the given operands
@@ -197,15 +202,15 @@ static LogicalResult importBatchStatistics(Node &node) {
   Type element = getTensorType(x).getElementType();
   if (!isa<FloatType>(element))
     return node.error() << "input is " << x.getType() << ", expected floats";
-  Type wide = element.isF64() ? element : Float32Type::get(node.getContext());
   ArrayRef<int64_t> shape = getShape(x);
   Dims dims{0};
   llvm::append_range(dims, llvm::seq<int64_t>(2, shape.size()));
-  Value values = node.convert(x, wide), mean = node.mean(values, dims, /*keepDims=*/false);
+  Value values = node.widen(x), mean = node.mean(values, dims, /*keepDims=*/false);
   Value centred = node.binary<loom::SubtractOp>(values, perChannel(node, mean, shape));
   Value variance = node.mean(node.binary<loom::MultiplyOp>(centred, centred), dims, false);
   Value deviation = node.unary<loom::SqrtOp>(
       node.binary<loom::AddOp>(variance, node.floatAttribute("epsilon", 1e-5F)));
+  Type wide = getTensorType(values).getElementType();
   Value factor = node.binary<loom::DivideOp>(node.convert(node.operand(1), wide), deviation);
   Value scaled = node.binary<loom::MultiplyOp>(centred, perChannel(node, factor, shape));
   Value result = node.binary<loom::AddOp>(
@@ -260,23 +265,32 @@ static LogicalResult importBatchNormalization(Node &node) {
       scaled, perChannel(node, node.convert(offset, element), getShape(x))));
 }
 
-/// (x - mean) / sqrt(variance + epsilon) over `dims`.
+/// (x - mean) / sqrt(variance + epsilon) over `dims`; of 16-bit floats in f32.
 static Value normalize(Node &node, Value x, ArrayRef<int64_t> dims, double epsilon) {
+  x = node.widen(x);
   Value centred = node.binary<loom::SubtractOp>(x, node.mean(x, dims, /*keepDims=*/true));
   Value variance = node.mean(node.binary<loom::MultiplyOp>(centred, centred), dims, true);
   return node.binary<loom::DivideOp>(
       centred, node.unary<loom::SqrtOp>(node.binary<loom::AddOp>(variance, epsilon)));
 }
 
+/// normal * scale + bias in x's element type; scale and bias have one number per channel.
+static LogicalResult setScaled(Node &node, Value normal, Value scale, Value bias) {
+  if (!normal)
+    return failure();
+  ArrayRef<int64_t> shape = getShape(normal);
+  Value scaled = node.binary<loom::MultiplyOp>(normal, perChannel(node, node.widen(scale), shape));
+  Value result = node.binary<loom::AddOp>(scaled, perChannel(node, node.widen(bias), shape));
+  return node.setResult(node.convert(result, getTensorType(node.operand(0)).getElementType()));
+}
+
 static LogicalResult importInstanceNormalization(Node &node) {
   if (failed(checkChannels(node, 1, 2)))
     return failure();
   Value x = node.operand(0);
-  ArrayRef<int64_t> shape = getShape(x);
-  Dims dims = llvm::to_vector(llvm::seq<int64_t>(2, shape.size()));
+  Dims dims = llvm::to_vector(llvm::seq<int64_t>(2, getTensorType(x).getRank()));
   Value normal = normalize(node, x, dims, node.floatAttribute("epsilon", 1e-5f));
-  Value scaled = node.binary<loom::MultiplyOp>(normal, perChannel(node, node.operand(1), shape));
-  return node.setResult(node.binary<loom::AddOp>(scaled, perChannel(node, node.operand(2), shape)));
+  return setScaled(node, normal, node.operand(1), node.operand(2));
 }
 
 /// Repeats one number per group for each of its channels.
@@ -298,13 +312,11 @@ static LogicalResult importGroupNormalization(Node &node) {
   Dims grouped{shape[0], groups, loom::countElements(shape.drop_front(1)) / groups};
   Value normal =
       normalize(node, node.reshape(x, grouped), {2}, node.floatAttribute("epsilon", 1e-5f));
-  normal = node.reshape(normal, shape);
   auto parameter = [&](unsigned index) {
     Value vector = node.operand(index);
-    return perChannel(node, isPerGroup ? repeatGroups(node, vector, shape[1]) : vector, shape);
+    return isPerGroup ? repeatGroups(node, vector, shape[1]) : vector;
   };
-  Value scaled = node.binary<loom::MultiplyOp>(normal, parameter(1));
-  return node.setResult(node.binary<loom::AddOp>(scaled, parameter(2)));
+  return setScaled(node, node.reshape(normal, shape), parameter(1), parameter(2));
 }
 
 static LogicalResult importMeanVarianceNormalization(Node &node) {
@@ -315,10 +327,12 @@ static LogicalResult importMeanVarianceNormalization(Node &node) {
                                  getTensorType(x).getRank());
   if (!axes)
     return failure();
+  Type element = getTensorType(x).getElementType();
+  x = node.widen(x);
   Value centred = node.binary<loom::SubtractOp>(x, node.mean(x, *axes, /*keepDims=*/true));
   Value variance = node.mean(node.binary<loom::MultiplyOp>(centred, centred), *axes, true);
   Value deviation = node.binary<loom::AddOp>(node.unary<loom::SqrtOp>(variance), 1e-9);
-  return node.setResult(node.binary<loom::DivideOp>(centred, deviation));
+  return node.setResult(node.convert(node.binary<loom::DivideOp>(centred, deviation), element));
 }
 
 static LogicalResult importLpNormalization(Node &node) {
@@ -331,6 +345,8 @@ static LogicalResult importLpNormalization(Node &node) {
     return failure();
   if (power != 1 && power != 2)
     return node.error() << "p is " << power << ", expected 1 or 2";
+  Type element = getTensorType(x).getElementType();
+  x = node.widen(x);
   Value terms = power == 1 ? node.unary<loom::AbsOp>(x) : node.binary<loom::MultiplyOp>(x, x);
   Value norm = node.reduceLike(terms, dist::ReductionKind::Sum, {*axis});
   // A row of zeros stays zero, and has the gradient 0: nothing is divided by its norm.
@@ -339,7 +355,8 @@ static LogicalResult importLpNormalization(Node &node) {
   norm = node.select(isZero, node.splatLike(x, 1), norm);
   if (power == 2)
     norm = node.unary<loom::SqrtOp>(norm);
-  return node.setResult(node.select(isZero, zero, node.binary<loom::DivideOp>(x, norm)));
+  Value result = node.select(isZero, zero, node.binary<loom::DivideOp>(x, norm));
+  return node.setResult(node.convert(result, element));
 }
 
 /// x / (bias + alpha / size * squares summed over `size` neighbouring channels) ^ beta
@@ -350,6 +367,8 @@ static LogicalResult importLrn(Node &node) {
     return failure();
   if (getShape(x).size() < 2 || size < 1 || size > (1 << 16))
     return node.error() << "cannot sum over " << size << " channels of " << toString(getShape(x));
+  Type element = getTensorType(x).getElementType();
+  x = node.widen(x);
   Value squares = node.binary<loom::MultiplyOp>(x, x);
   int64_t channels = getShape(x)[1], before = (size - 1) / 2;
   Value sum;
@@ -371,7 +390,7 @@ static LogicalResult importLrn(Node &node) {
   Value base = node.binary<loom::AddOp>(node.binary<loom::MultiplyOp>(sum, alpha),
                                         node.floatAttribute("bias", 1));
   Value divisor = node.binary<loom::PowerOp>(base, node.floatAttribute("beta", 0.75));
-  return node.setResult(node.binary<loom::DivideOp>(x, divisor));
+  return node.setResult(node.convert(node.binary<loom::DivideOp>(x, divisor), element));
 }
 
 ArrayRef<OpRule> onnx_import::getNormalizationRules() {

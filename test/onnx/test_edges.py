@@ -18,6 +18,13 @@ def fixed(*values) -> tuple:
     return (np.float32(values[0] if len(values) == 1 else values),)
 
 
+def half(*shape, fill=0) -> np.ndarray:
+    return np.full(shape, fill, np.float16)
+
+
+WIDE = np.float16([400, -400, 300, -300]).reshape(1, 2, 2)  # squares are beyond the largest f16, 65504
+ONES = (np.ones(2, np.float16),)
+
 # name: opset, operator, operands (arrays are inputs), attributes, number of results
 EDGES = {
     "quantize-zeros": (13, "DynamicQuantizeLinear", [np.zeros((1, 2), np.float32)], {}, 3),
@@ -27,6 +34,16 @@ EDGES = {
     ),
     "power-of-two": (13, "Pow", [fixed(2), np.float32([0.5, -3, 7])], {}, 1),
     "power-of-ten": (13, "Pow", [fixed(10), np.float32([0.5, -3, 2])], {}, 1),
+    "mean-f16": (13, "GlobalAveragePool", [half(1, 1, 112, 112, fill=8)], {}, 1),
+    "average-pool-f16": (13, "AveragePool", [half(1, 1, 64, 70, fill=20)], {"kernel_shape": [64, 64], "pads": [0, 1, 0, 1]}, 1),
+    "group-normalization-f16": (21, "GroupNormalization", [WIDE, ONES, ONES], {"num_groups": 1}, 1),
+    "instance-normalization-f16": (13, "InstanceNormalization", [WIDE, ONES, ONES], {}, 1),
+    "layer-normalization-f16": (17, "LayerNormalization", [WIDE, ONES], {}, 3),
+    "log-softmax-f16": (13, "LogSoftmax", [half(1, 70000)], {}, 1),
+    "log-sum-exp-f16": (13, "ReduceLogSumExp", [half(1, 70000)], {"axes": [1]}, 1),
+    "log-sum-f16": (13, "ReduceLogSum", [half(1, 40000, fill=2)], {"axes": [1]}, 1),
+    "length-f16": (13, "ReduceL2", [WIDE], {"axes": [1, 2]}, 1),
+    "global-lp-pool-f16": (13, "GlobalLpPool", [WIDE], {}, 1),
 }  # fmt: skip
 
 
@@ -57,4 +74,6 @@ def test_edge(name, tmp_path):
     assert case.error is None, case.error
     for actual in (case.imported, case.simplified, backend.run_model(model, inputs)):
         for want, got in zip(expected, actual, strict=True):
-            np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+            exact = want.dtype.kind in "biu"
+            tolerance = 0 if exact else max(1e-6, np.finfo(want.dtype).eps)
+            np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
