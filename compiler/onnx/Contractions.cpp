@@ -33,14 +33,22 @@ Value onnx_import::gemm(Node &node) {
     return {};
   }
   Value result = node.dotGeneral(x, y, {}, {}, {xContract}, {yContract});
-  if (double alpha = node.floatAttribute("alpha", 1); alpha != 1)
-    result = node.binary<loom::MultiplyOp>(result, alpha);
-  double beta = node.floatAttribute("beta", 1);
-  if (!node.hasOperand(2) || beta == 0)
-    return result;
-  Value bias = node.operand(2);
-  if (failed(node.checkSameElementType(result, bias)))
+  double alpha = node.floatAttribute("alpha", 1), beta = node.floatAttribute("beta", 1);
+  bool hasBias = node.hasOperand(2) && beta != 0;
+  Value bias = hasBias ? node.operand(2) : Value();
+  if (hasBias && failed(node.checkSameElementType(result, bias)))
     return {};
+  // Fractions of integers are added in f64 before they become integers again.
+  Type element = getTensorType(x).getElementType();
+  if (!isa<FloatType>(element) && (alpha != 1 || (hasBias && beta != 1))) {
+    Type wide = Float64Type::get(node.getContext());
+    result = node.convert(result, wide);
+    bias = node.convert(bias, wide);
+  }
+  if (alpha != 1)
+    result = node.binary<loom::MultiplyOp>(result, alpha);
+  if (!hasBias || !result)
+    return node.convert(result, element);
   if (beta != 1)
     bias = node.binary<loom::MultiplyOp>(bias, beta);
   auto shape = node.broadcastShapes(getShape(result), getShape(bias));
@@ -51,7 +59,7 @@ Value onnx_import::gemm(Node &node) {
                  << toString(getShape(result));
     return {};
   }
-  return node.binary<loom::AddOp>(result, bias);
+  return node.convert(node.binary<loom::AddOp>(result, bias), element);
 }
 
 static LogicalResult importGemm(Node &node) { return node.setResult(gemm(node)); }
