@@ -113,6 +113,13 @@ static Value mirrorWeight(Node &node, Value weight, int64_t groups) {
   ArrayRef<int64_t> shape = getShape(weight);
   int64_t inputs = shape[0] / groups, outputs = shape[1],
           count = loom::countElements(shape.drop_front(2));
+  // The order of the kernel's elements is computed here.
+  constexpr int64_t kLargest = int64_t(1) << 24;
+  if (count > kLargest) {
+    node.error() << "a kernel of " << count << " elements is larger than the " << kLargest
+                 << " that can be mirrored";
+    return {};
+  }
   Value split = node.reshape(weight, {groups, inputs, outputs, count});
   Value swapped = node.transpose(split, {0, 2, 1, 3});
   Dims reversed, result{groups * outputs, inputs};

@@ -129,7 +129,8 @@ private:
   std::string what;
 };
 
-/// Whether a tensor of this shape could be in some machine's memory.
+/// Whether a tensor of this shape could be in some machine's memory and has at most rt::kMaxRank
+/// dimensions.
 bool isReasonable(llvm::ArrayRef<int64_t> shape);
 /// "[2, 3]"
 std::string toString(llvm::ArrayRef<int64_t> shape);

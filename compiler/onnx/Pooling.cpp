@@ -227,12 +227,10 @@ static LogicalResult importLpPool(Node &node) {
 static LogicalResult importGlobalLpPool(Node &node) {
   Value x = node.operand(0);
   auto p = readPower(node);
-  if (!x || !p)
+  FailureOr<Dims> dims = getSpatialDims(node, x);
+  if (failed(dims) || !p)
     return failure();
-  if (getTensorType(x).getRank() < 3)
-    return node.error() << "input " << toString(getShape(x)) << " has no spatial dimensions";
-  Dims dims = llvm::to_vector(llvm::seq<int64_t>(2, getTensorType(x).getRank()));
-  Value sum = node.reduce(raise(node, node.widen(x), *p), ReductionKind::Sum, dims, true);
+  Value sum = node.reduce(raise(node, node.widen(x), *p), ReductionKind::Sum, *dims, true);
   return node.setResult(node.convert(takeRoot(node, sum, *p), getTensorType(x).getElementType()));
 }
 

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/OpTable.h"
+#include "compiler/onnx/Parts.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -138,8 +139,7 @@ static LogicalResult importReduceLogSumExp(Node &node) {
   return node.setResult(result ? node.convert(result, element) : Value());
 }
 
-/// The spatial dimensions of x, [n, c, ...]. Fails, with an error, if there are none.
-static FailureOr<Dims> getSpatialDims(Node &node, Value x) {
+FailureOr<Dims> onnx_import::getSpatialDims(Node &node, Value x) {
   if (!x)
     return failure();
   int64_t rank = getTensorType(x).getRank();
