@@ -42,10 +42,11 @@ template <dist::ReductionKind kind> static LogicalResult importReduce(Node &node
   if (failed(r))
     return failure();
   Value x = r->input;
-  // Booleans reduce as bytes: max is or, min is and.
+  // Booleans reduce as bytes: max is or, min is and. Of nothing, these are the extremes of the
+  // byte, which must be 0 and another number.
   Type element = getTensorType(x).getElementType();
   if (element.isInteger(1))
-    x = node.convert(x, IntegerType::get(node.getContext(), 8));
+    x = node.convert(x, IntegerType::get(node.getContext(), 8, IntegerType::Unsigned));
   return node.setResult(node.convert(node.reduce(x, kind, r->dims, r->keepDims), element));
 }
 
