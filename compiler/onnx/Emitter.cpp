@@ -252,7 +252,8 @@ Value Emitter::gather(Value x, Value indices, int64_t dim) {
   if (!x || !indices)
     return {};
   if (loom::ConcatenateOp joined = getSingles(x))
-    if (DenseElementsAttr known = getConstant(indices)) {
+    if (DenseElementsAttr known = getConstant(indices);
+        known && loom::getByteSize(known.getType()) <= kMaxFoldedBytes) {
       FailureOr<loom::HostTensor> places = loom::HostTensor::fromAttribute(known);
       if (succeeded(places))
         if (Value parts = pickParts(*this, joined, places->toInts()))

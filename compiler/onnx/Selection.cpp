@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/DataLengths.h"
 #include "compiler/onnx/OpTable.h"
+#include "passes/simplify/Folding.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -25,7 +26,7 @@ static std::optional<std::pair<int64_t, int64_t>> getKnownRange(Value value) {
     return std::pair<int64_t, int64_t>(
         0, cast<RankedTensorType>(iota.getType()).getDimSize(iota.getDim()) - 1);
   auto constant = value.getDefiningOp<loom::ConstantOp>();
-  if (!constant)
+  if (!constant || loom::getByteSize(constant.getType()) > kMaxReadBytes)
     return std::nullopt;
   FailureOr<loom::HostTensor> tensor =
       loom::HostTensor::fromAttribute(cast<ElementsAttr>(constant.getValue()));
