@@ -91,6 +91,21 @@ static std::optional<std::string> expandTerm(StringRef term, int64_t rank) {
   return labels + term.drop_front(dots + 3).str();
 }
 
+/// Drops dimensions of 1 under an ellipsis that other terms have in other sizes: nothing needs to
+/// be repeated.
+static void dropUnits(Node &node, Labelled &x, const llvm::StringMap<int64_t> &sizes) {
+  Dims kept;
+  std::string left;
+  for (auto [label, size] : llvm::zip_equal(x.labels, getShape(x.value))) {
+    if (llvm::isDigit(label) && size != sizes.lookup(StringRef(&label, 1)))
+      continue;
+    kept.push_back(size);
+    left.push_back(label);
+  }
+  x.value = node.reshape(x.value, kept);
+  x.labels = left;
+}
+
 /// Sums over the labels that are not in `keep`.
 static void sumOut(Node &node, Labelled &x, StringRef keep) {
   Dims dims;
@@ -212,14 +227,20 @@ static LogicalResult importEinsum(Node &node) {
       if (llvm::isDigit(label))
         hidden = std::max<int64_t>(hidden, label - '0' + 1);
       int64_t &size = sizes.try_emplace(StringRef(&label, 1), shape[at]).first->second;
-      if (size != shape[at])
+      // Dimensions under ellipses broadcast.
+      if (llvm::isDigit(label) && size == 1)
+        size = shape[at];
+      if (size != shape[at] && !(llvm::isDigit(label) && shape[at] == 1))
         return malformed("gives '" + Twine(label) + "' sizes " + Twine(size) + " and " +
                          Twine(shape[at]));
     }
     written += *labels;
     terms.push_back({value, *labels});
-    takeDiagonals(node, terms.back());
-    if (!terms.back().value)
+  }
+  for (Labelled &term : terms) {
+    dropUnits(node, term, sizes);
+    takeDiagonals(node, term);
+    if (!term.value)
       return failure();
   }
   bool isGiven = StringRef(equation).contains("->");

@@ -148,11 +148,10 @@ static Value perChannel(Node &node, Value vector, ArrayRef<int64_t> shape) {
   return node.broadcast(vector, shape, {1});
 }
 
-/// Fails unless operand 0 has channels and operands `first` to `last` one number for each of them
-/// or, if given, of the groups.
-static LogicalResult checkChannels(Node &node, unsigned first, unsigned last,
+/// Fails unless x has channels and operands `first` to `last` one number for each of them or, if
+/// given, of the groups.
+static LogicalResult checkChannels(Node &node, Value x, unsigned first, unsigned last,
                                    std::optional<int64_t> groups = std::nullopt) {
-  Value x = node.operand(0);
   if (!x)
     return failure();
   if (getTensorType(x).getRank() < 2)
@@ -197,8 +196,7 @@ static LogicalResult importRunning(Node &node, unsigned index, Value current) {
 /// (x - mean) * scale / sqrt(variance + epsilon) + bias with the statistics of the batch, over all
 /// dimensions but the channels (Ioffe and Szegedy 2015, algorithm 1). 16-bit floats are computed in
 /// f32.
-static LogicalResult importBatchStatistics(Node &node) {
-  Value x = node.operand(0);
+static LogicalResult importBatchStatistics(Node &node, Value x) {
   Type element = getTensorType(x).getElementType();
   if (!isa<FloatType>(element))
     return node.error() << "input is " << x.getType() << ", expected floats";
@@ -217,8 +215,9 @@ static LogicalResult importBatchStatistics(Node &node) {
       scaled, perChannel(node, node.convert(node.operand(2), wide), shape));
   // Up to version 9 the statistics of the batch are results, too.
   bool hasSaved = node.getOpset() < 14;
-  return failure(failed(node.setResult(node.convert(result, element))) ||
-                 failed(importRunning(node, 1, mean)) || failed(importRunning(node, 2, variance)) ||
+  result = node.reshape(node.convert(result, element), getShape(node.operand(0)));
+  return failure(failed(node.setResult(result)) || failed(importRunning(node, 1, mean)) ||
+                 failed(importRunning(node, 2, variance)) ||
                  (hasSaved && (failed(node.setResult(3, node.convert(mean, element))) ||
                                failed(node.setResult(4, node.convert(variance, element))))));
 }
@@ -243,15 +242,18 @@ static Value readStatistic(Node &node, unsigned index) {
 }
 
 /// x * s + (bias - mean * s) with s = scale / sqrt(variance + epsilon): s and the offset depend on
-/// weights alone.
+/// weights alone. A vector is of one channel.
 static LogicalResult importBatchNormalization(Node &node) {
-  if (failed(checkChannels(node, 1, 4)))
+  Value x = node.operand(0);
+  if (x && getTensorType(x).getRank() == 1)
+    x = node.reshape(x, {getShape(x)[0], 1});
+  if (failed(checkChannels(node, x, 1, 4)))
     return failure();
   if (usesBatchStatistics(node))
-    return importBatchStatistics(node);
+    return importBatchStatistics(node, x);
   node.getImporter().getTrainingMarks().addEvaluated("BatchNormalization",
                                                      loom::getNodeName(node.getLoc()));
-  Value x = node.operand(0), mean = readStatistic(node, 3), variance = readStatistic(node, 4);
+  Value mean = readStatistic(node, 3), variance = readStatistic(node, 4);
   Type element = getTensorType(x).getElementType();
   Type statistics = getTensorType(mean).getElementType();
   Value deviation = node.unary<loom::SqrtOp>(
@@ -261,8 +263,9 @@ static LogicalResult importBatchNormalization(Node &node) {
                                                node.binary<loom::MultiplyOp>(mean, factor));
   Value scaled = node.binary<loom::MultiplyOp>(
       x, perChannel(node, node.convert(factor, element), getShape(x)));
-  return node.setResult(node.binary<loom::AddOp>(
-      scaled, perChannel(node, node.convert(offset, element), getShape(x))));
+  Value result = node.binary<loom::AddOp>(
+      scaled, perChannel(node, node.convert(offset, element), getShape(x)));
+  return node.setResult(node.reshape(result, getShape(node.operand(0))));
 }
 
 /// (x - mean) / sqrt(variance + epsilon) over `dims`; of 16-bit floats in f32.
@@ -285,9 +288,9 @@ static LogicalResult setScaled(Node &node, Value normal, Value scale, Value bias
 }
 
 static LogicalResult importInstanceNormalization(Node &node) {
-  if (failed(checkChannels(node, 1, 2)))
-    return failure();
   Value x = node.operand(0);
+  if (failed(checkChannels(node, x, 1, 2)))
+    return failure();
   Dims dims = llvm::to_vector(llvm::seq<int64_t>(2, getTensorType(x).getRank()));
   Value normal = normalize(node, x, dims, node.floatAttribute("epsilon", 1e-5f));
   return setScaled(node, normal, node.operand(1), node.operand(2));
@@ -303,9 +306,9 @@ static Value repeatGroups(Node &node, Value vector, int64_t channels) {
 static LogicalResult importGroupNormalization(Node &node) {
   int64_t groups = node.intAttribute("num_groups", 0);
   bool isPerGroup = node.getOpset() < 21;
-  if (failed(checkChannels(node, 1, 2, isPerGroup ? std::optional(groups) : std::nullopt)))
-    return failure();
   Value x = node.operand(0);
+  if (failed(checkChannels(node, x, 1, 2, isPerGroup ? std::optional(groups) : std::nullopt)))
+    return failure();
   ArrayRef<int64_t> shape = getShape(x);
   if (groups < 1 || shape[1] % groups)
     return node.error() << "cannot put " << shape[1] << " channels in " << groups << " groups";

@@ -55,6 +55,15 @@ EDGES = {
     "diagonal-beyond": (14, "Trilu", [X, *numbers(2**63 - 1)], {"upper": 0}, 1),
     "diagonal-before": (14, "Trilu", [X, *numbers(-(2**63))], {"upper": 1}, 1),
     "eye-beyond": (13, "EyeLike", [X[0, 0]], {"k": 2**63 - 1}, 1),
+    "einsum-broadcast": (
+        13, "Einsum", [X[:, 0, :2, :3].copy(), X[0, :, :, :5].copy()], {"equation": "...ij,...jk->...ik"}, 1,
+    ),
+    "einsum-broadcast-both": (
+        13, "Einsum", [X[0, :1, :, :4].copy(), X[0, :, :1, :4].copy()], {"equation": "...i,...i->i..."}, 1,
+    ),
+    "vector-of-one-channel": (
+        15, "BatchNormalization", [X[0, 0, 0], *[fixed(v)[0].reshape(1) for v in (2, 3, 0.5, 4)]], {}, 1,
+    ),
     "largest-of-none": (20, "ReduceMax", [np.zeros((2, 0), np.int16), *numbers([1])], {}, 1, np.full((2, 1), -(2**15), np.int16)),
     "least-of-none": (20, "ReduceMin", [np.zeros((2, 0), np.int32), *numbers([1])], {}, 1),
     "any-of-none": (20, "ReduceMax", [np.zeros((2, 0), np.bool_), *numbers([1])], {}, 1, np.zeros((2, 1), np.bool_)),
