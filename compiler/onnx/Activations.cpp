@@ -146,13 +146,20 @@ static LogicalResult importThresholdedRelu(Node &node) {
   return node.setResult(choose(node, x, x, node.splatLike(x, 0), node.floatAttribute("alpha", 1)));
 }
 
-/// x + bias below -lambd, x - bias above lambd, 0 between.
+/// x + bias below -lambd, x - bias above lambd, 0 between. Integers are shrunk in f64, for lambd
+/// and bias may be fractions.
 static LogicalResult importShrink(Node &node) {
   Value x = node.operand(0);
+  if (!x)
+    return failure();
+  Type element = getTensorType(x).getElementType();
+  if (!isa<FloatType>(element))
+    x = node.convert(x, Float64Type::get(node.getContext()));
   double lambda = node.floatAttribute("lambd", 0.5), bias = node.floatAttribute("bias", 0);
   Value inner = node.select(node.compare(loom::Direction::LT, x, -lambda),
                             node.binary<loom::AddOp>(x, bias), node.splatLike(x, 0));
-  return node.setResult(choose(node, x, node.binary<loom::SubtractOp>(x, bias), inner, lambda));
+  Value outer = choose(node, x, node.binary<loom::SubtractOp>(x, bias), inner, lambda);
+  return node.setResult(node.convert(outer, element));
 }
 
 ArrayRef<OpRule> onnx_import::getActivationRules() {

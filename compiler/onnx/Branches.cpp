@@ -71,8 +71,14 @@ std::optional<int64_t> onnx_import::getKnown(Value value) {
   DenseElementsAttr constant = value ? getConstant(value) : DenseElementsAttr();
   if (!constant || constant.getNumElements() != 1)
     return std::nullopt;
-  std::optional<double> number = getSplat(value);
-  return number ? std::optional(static_cast<int64_t>(*number)) : std::nullopt;
+  auto element = dyn_cast<IntegerAttr>(*constant.value_begin<Attribute>());
+  if (!element)
+    return std::nullopt;
+  Type type = constant.getElementType();
+  APInt number = element.getValue();
+  if (type.isInteger(1) || type.isUnsignedInteger())
+    return static_cast<int64_t>(number.getLimitedValue(std::numeric_limits<int64_t>::max()));
+  return number.getSExtValue();
 }
 
 //===----------------------------------------------------------------------===//

@@ -38,6 +38,15 @@ static LogicalResult importConstantOfShape(Node &node) {
   return node.setResult(node.broadcast(node.constant(element), *shape, {}));
 }
 
+/// The number of integers start, start + delta, ... before limit.
+static double countSteps(int64_t start, int64_t limit, int64_t delta) {
+  // Distances of 64-bit integers take 65 bits.
+  __int128 distance = static_cast<__int128>(limit) - start, step = delta;
+  if (distance == 0 || (distance > 0) != (step > 0))
+    return 0;
+  return static_cast<double>((distance + step - (step > 0 ? 1 : -1)) / step);
+}
+
 /// start, start + delta, ... before limit.
 static LogicalResult importRange(Node &node) {
   std::optional<loom::HostTensor> values[3];
@@ -52,19 +61,35 @@ static LogicalResult importRange(Node &node) {
                                        : "delta")
                           << "' must be one number known at compile time";
   }
+  if (failed(node.checkSameElementType(node.operand(0), node.operand(1))) ||
+      failed(node.checkSameElementType(node.operand(0), node.operand(2))))
+    return failure();
   loom::ElementKind kind = values[0]->getKind();
   double start = values[0]->toDoubles()[0], limit = values[1]->toDoubles()[0],
          delta = values[2]->toDoubles()[0];
   if (delta == 0)
     return node.error() << "delta is 0";
-  double length = std::max(std::ceil((limit - start) / delta), 0.0);
+  // f64 does not hold all integers of 64 bits.
+  int64_t first = values[0]->toInts()[0], step = values[2]->toInts()[0];
+  double length = loom::isFloatKind(kind) ? std::max(std::ceil((limit - start) / delta), 0.0)
+                                          : countSteps(first, values[1]->toInts()[0], step);
   if (!(length < double(int64_t(1) << 40)))
     return node.error() << "a range of " << length << " elements is too long";
   auto type = RankedTensorType::get({static_cast<int64_t>(length)},
                                     loom::getElementType(kind, node.getContext()));
-  if (loom::getByteSize(type) > 64 * 1024)
+  if (loom::getByteSize(type) > 64 * 1024) {
+    auto scalar = [&](unsigned i) { return node.reshape(node.constant(*values[i]), {}); };
+    Value offsets = node.binary<loom::MultiplyOp>(node.iota(type, 0), scalar(2));
+    return node.setResult(node.binary<loom::AddOp>(offsets, scalar(0)));
+  }
+  if (!loom::isFloatKind(kind)) {
+    // Differences of the elements may take 65 bits; the elements do not.
+    std::vector<int64_t> integers;
+    for (int64_t i = 0; i < type.getNumElements(); ++i)
+      integers.push_back(static_cast<int64_t>(first + static_cast<__int128>(i) * step));
     return node.setResult(
-        node.binary<loom::AddOp>(node.binary<loom::MultiplyOp>(node.iota(type, 0), delta), start));
+        node.constant(loom::HostTensor::fromInts(kind, type.getShape(), integers)));
+  }
   std::vector<double> elements;
   for (int64_t i = 0; i < type.getNumElements(); ++i)
     elements.push_back(start + static_cast<double>(i) * delta);
@@ -128,8 +153,8 @@ static LogicalResult importEyeLike(Node &node) {
   if (node.hasAttribute("dtype") && !(element = node.elementType(node.intAttribute("dtype", 0))))
     return failure();
   auto indexType = RankedTensorType::get(type.getShape(), IntegerType::get(node.getContext(), 64));
-  Value diagonal = node.binary<loom::AddOp>(node.iota(indexType, 0),
-                                            static_cast<double>(node.intAttribute("k", 0)));
+  int64_t k = std::clamp(node.intAttribute("k", 0), -type.getDimSize(0), type.getDimSize(1));
+  Value diagonal = node.binary<loom::AddOp>(node.iota(indexType, 0), static_cast<double>(k));
   Value isOne = node.compare(loom::Direction::EQ, node.iota(indexType, 1), diagonal);
   return node.setResult(node.convert(isOne, element));
 }

@@ -33,14 +33,22 @@ Value onnx_import::gemm(Node &node) {
     return {};
   }
   Value result = node.dotGeneral(x, y, {}, {}, {xContract}, {yContract});
-  if (double alpha = node.floatAttribute("alpha", 1); alpha != 1)
-    result = node.binary<loom::MultiplyOp>(result, alpha);
-  double beta = node.floatAttribute("beta", 1);
-  if (!node.hasOperand(2) || beta == 0)
-    return result;
-  Value bias = node.operand(2);
-  if (failed(node.checkSameElementType(result, bias)))
+  double alpha = node.floatAttribute("alpha", 1), beta = node.floatAttribute("beta", 1);
+  bool hasBias = node.hasOperand(2) && beta != 0;
+  Value bias = hasBias ? node.operand(2) : Value();
+  if (hasBias && failed(node.checkSameElementType(result, bias)))
     return {};
+  // Fractions of integers are added in f64 before they become integers again.
+  Type element = getTensorType(x).getElementType();
+  if (!isa<FloatType>(element) && (alpha != 1 || (hasBias && beta != 1))) {
+    Type wide = Float64Type::get(node.getContext());
+    result = node.convert(result, wide);
+    bias = node.convert(bias, wide);
+  }
+  if (alpha != 1)
+    result = node.binary<loom::MultiplyOp>(result, alpha);
+  if (!hasBias || !result)
+    return node.convert(result, element);
   if (beta != 1)
     bias = node.binary<loom::MultiplyOp>(bias, beta);
   auto shape = node.broadcastShapes(getShape(result), getShape(bias));
@@ -51,7 +59,7 @@ Value onnx_import::gemm(Node &node) {
                  << toString(getShape(result));
     return {};
   }
-  return node.binary<loom::AddOp>(result, bias);
+  return node.convert(node.binary<loom::AddOp>(result, bias), element);
 }
 
 static LogicalResult importGemm(Node &node) { return node.setResult(gemm(node)); }
@@ -81,6 +89,21 @@ static std::optional<std::string> expandTerm(StringRef term, int64_t rank) {
   for (int64_t i = hidden; i-- > 0;)
     labels.push_back(static_cast<char>('0' + i));
   return labels + term.drop_front(dots + 3).str();
+}
+
+/// Drops dimensions of 1 under an ellipsis that other terms have in other sizes: nothing needs to
+/// be repeated.
+static void dropUnits(Node &node, Labelled &x, const llvm::StringMap<int64_t> &sizes) {
+  Dims kept;
+  std::string left;
+  for (auto [label, size] : llvm::zip_equal(x.labels, getShape(x.value))) {
+    if (llvm::isDigit(label) && size != sizes.lookup(StringRef(&label, 1)))
+      continue;
+    kept.push_back(size);
+    left.push_back(label);
+  }
+  x.value = node.reshape(x.value, kept);
+  x.labels = left;
 }
 
 /// Sums over the labels that are not in `keep`.
@@ -204,14 +227,20 @@ static LogicalResult importEinsum(Node &node) {
       if (llvm::isDigit(label))
         hidden = std::max<int64_t>(hidden, label - '0' + 1);
       int64_t &size = sizes.try_emplace(StringRef(&label, 1), shape[at]).first->second;
-      if (size != shape[at])
+      // Dimensions under ellipses broadcast.
+      if (llvm::isDigit(label) && size == 1)
+        size = shape[at];
+      if (size != shape[at] && !(llvm::isDigit(label) && shape[at] == 1))
         return malformed("gives '" + Twine(label) + "' sizes " + Twine(size) + " and " +
                          Twine(shape[at]));
     }
     written += *labels;
     terms.push_back({value, *labels});
-    takeDiagonals(node, terms.back());
-    if (!terms.back().value)
+  }
+  for (Labelled &term : terms) {
+    dropUnits(node, term, sizes);
+    takeDiagonals(node, term);
+    if (!term.value)
       return failure();
   }
   bool isGiven = StringRef(equation).contains("->");

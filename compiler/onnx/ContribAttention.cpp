@@ -134,13 +134,15 @@ static LogicalResult attendToProduct(Node &node, Value all, unsigned maskIndex, 
     return failure();
   if (node.intAttribute("do_rotary", 0) || node.intAttribute("past_present_share_buffer", 0))
     return node.error() << "do_rotary and past_present_share_buffer are not supported";
+  if (getShape(all).size() != 3)
+    return node.error() << "the product of input and weights is " << toString(getShape(all))
+                        << ", expected [batch, length, columns]";
   int64_t width = getShape(all).back(), heads = node.intAttribute("num_heads", 0);
   Dims sizes = node.intsAttribute("qkv_hidden_sizes").value_or(Dims());
   if (sizes.empty() && width % 3 == 0)
     sizes.assign(3, width / 3);
-  if (getShape(all).size() != 3 || sizes.size() != 3 || sizes[0] < 1 || sizes[2] < 1 ||
-      sizes[0] != sizes[1] || sizes[0] > width || sizes[2] > width ||
-      sizes[0] + sizes[1] + sizes[2] != width)
+  if (sizes.size() != 3 || sizes[0] < 1 || sizes[2] < 1 || sizes[0] != sizes[1] ||
+      sizes[0] > width || sizes[2] > width || sizes[0] + sizes[1] + sizes[2] != width)
     return node.error() << "the product " << toString(getShape(all))
                         << " is not of query, key and value of " << toString(sizes);
   MaskedAttention attention(node);

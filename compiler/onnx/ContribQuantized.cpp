@@ -129,8 +129,8 @@ static LogicalResult importAveragePool(Node &node) {
 static LogicalResult importGlobalAveragePool(Node &node) {
   Value result = channelsFirst(
       node, realOperand(node, 0), node.intAttribute("channels_last", 0) != 0, [&](Value x) {
-        Dims dims = llvm::to_vector(llvm::seq<int64_t>(2, getTensorType(x).getRank()));
-        return node.mean(x, dims, /*keepDims=*/true);
+        FailureOr<Dims> dims = getSpatialDims(node, x);
+        return failed(dims) ? Value() : node.mean(x, *dims, /*keepDims=*/true);
       });
   return setQuantized(node, result, 3);
 }

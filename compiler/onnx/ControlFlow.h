@@ -26,7 +26,7 @@ struct Body {
 
 /// A value of one element as a scalar. Null, with an error, if it has more.
 mlir::Value toScalar(Emitter &emitter, mlir::Value value, llvm::StringRef name);
-/// The one number of a scalar that is a constant; nothing otherwise.
+/// The one number of a scalar that is a constant integer; nothing otherwise.
 std::optional<int64_t> getKnown(mlir::Value value);
 
 llvm::LogicalResult importLoop(Node &node);

@@ -113,6 +113,13 @@ static Value mirrorWeight(Node &node, Value weight, int64_t groups) {
   ArrayRef<int64_t> shape = getShape(weight);
   int64_t inputs = shape[0] / groups, outputs = shape[1],
           count = loom::countElements(shape.drop_front(2));
+  // The order of the kernel's elements is computed here.
+  constexpr int64_t kLargest = int64_t(1) << 24;
+  if (count > kLargest) {
+    node.error() << "a kernel of " << count << " elements is larger than the " << kLargest
+                 << " that can be mirrored";
+    return {};
+  }
   Value split = node.reshape(weight, {groups, inputs, outputs, count});
   Value swapped = node.transpose(split, {0, 2, 1, 3});
   Dims reversed, result{groups * outputs, inputs};
@@ -192,16 +199,12 @@ static LogicalResult importCausalConvWithState(Node &node) {
   WindowShape window{{kernel[2]}, {1}, {1}, {0}, {0}, {0}};
   // One operation rounds once: 16-bit floats are computed in f32 up to the end.
   Type element = getTensorType(x).getElementType();
-  bool isNarrow = isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32;
-  Type wide = isNarrow ? Type(Float32Type::get(node.getContext())) : element;
-  Value y =
-      convolve(node, node.convert(whole, wide), node.convert(weight, wide), window, {1}, shape[1]);
+  Value y = convolve(node, node.widen(whole), node.widen(weight), window, {1}, shape[1]);
   if (node.hasOperand(2)) {
     if (getShape(node.operand(2)) != ArrayRef<int64_t>{shape[1]})
       return node.error() << "bias is " << toString(getShape(node.operand(2))) << " for "
                           << shape[1] << " channels";
-    y = node.binary<loom::AddOp>(
-        y, node.broadcast(node.convert(node.operand(2), wide), getShape(y), {1}));
+    y = node.binary<loom::AddOp>(y, node.broadcast(node.widen(node.operand(2)), getShape(y), {1}));
   }
   std::string activation = node.stringAttribute("activation", "none");
   if (activation == "silu" || activation == "swish")

@@ -59,15 +59,16 @@ static LogicalResult importReciprocal(Node &node) {
   return node.setResult(node.binary<loom::DivideOp>(node.splatLike(x, 1), x));
 }
 
-/// The result has the base's type, whatever the exponent's.
+/// The result has the base's type, whatever the exponent's. Powers of integers by floats are taken
+/// in f64: f32 does not hold all integers of 32 bits.
 static LogicalResult importPow(Node &node) {
   Value base = node.operand(0), exponent = node.operand(1);
   if (!base || !exponent)
     return failure();
   Type baseType = getTensorType(base).getElementType();
   Type exponentType = getTensorType(exponent).getElementType();
-  bool inExponentType = isa<FloatType>(exponentType) && !isa<FloatType>(baseType);
-  Type type = inExponentType ? exponentType : baseType;
+  bool isMixed = isa<FloatType>(exponentType) && !isa<FloatType>(baseType);
+  Type type = isMixed ? Float64Type::get(node.getContext()) : baseType;
   Value power = node.binary<loom::PowerOp>(node.convert(base, type), node.convert(exponent, type));
   return node.setResult(node.convert(power, baseType));
 }

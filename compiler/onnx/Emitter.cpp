@@ -6,7 +6,9 @@
 #include "compiler/onnx/Emitter.h"
 
 #include "passes/simplify/Folding.h"
+#include "runtime/core/OnnxScanner.h"
 
+#include "mlir/IR/Verifier.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -14,12 +16,17 @@ using namespace gridloom;
 using namespace gridloom::onnx_import;
 
 std::string onnx_import::toString(ArrayRef<int64_t> shape) {
-  return "[" +
-         llvm::join(llvm::map_range(shape, [](int64_t dim) { return std::to_string(dim); }), ", ") +
-         "]";
+  // A shape that is refused may have any number of dimensions.
+  bool isLong = shape.size() > rt::kMaxRank;
+  auto dims = llvm::map_range(shape.take_front(isLong ? 8 : shape.size()),
+                              [](int64_t dim) { return std::to_string(dim); });
+  std::string rest = isLong ? ", ... of " + std::to_string(shape.size()) + " dimensions" : "";
+  return "[" + llvm::join(dims, ", ") + rest + "]";
 }
 
 bool onnx_import::isReasonable(ArrayRef<int64_t> shape) {
+  if (shape.size() > rt::kMaxRank)
+    return false;
   int64_t elements = 1;
   for (int64_t dim : shape)
     if (dim < 0 || (dim > 0 && llvm::MulOverflow(elements, dim, elements)) ||
@@ -37,6 +44,11 @@ bool Emitter::checkSize(Type type) const {
 }
 
 Value Emitter::fold(Operation *op) {
+  // Evaluating relies on what the verifier checks.
+  if (llvm::any_of(op->getOperands(), getConstant) && failed(verify(op))) {
+    op->erase();
+    return {};
+  }
   FailureOr<DenseElementsAttr> value = foldOperation(op);
   if (failed(value)) {
     op->erase();
@@ -104,6 +116,11 @@ Value Emitter::compare(loom::Direction direction, Value x, double number) {
 Value Emitter::select(Value predicate, Value onTrue, Value onFalse) {
   if (!broadcastTogether({&predicate, &onTrue, &onFalse}))
     return {};
+  if (!getTensorType(predicate).getElementType().isInteger(1)) {
+    error() << "the condition is '" << predicate.getType()
+            << "', expected booleans; convert it (Cast)";
+    return {};
+  }
   return emit<loom::SelectOp>(onTrue.getType(), predicate, onTrue, onFalse);
 }
 
@@ -112,6 +129,14 @@ Value Emitter::convert(Value x, Type elementType, bool saturate) {
     return x;
   return emit<loom::ConvertOp>(getTensorType(x).clone(elementType), x,
                                /*unsaturated=*/!saturate && loom::isFloat8(elementType));
+}
+
+Value Emitter::widen(Value x) {
+  if (!x)
+    return x;
+  Type element = getTensorType(x).getElementType();
+  bool isNarrow = isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 16;
+  return isNarrow ? convert(x, builder.getF32Type()) : x;
 }
 
 //===----------------------------------------------------------------------===//
@@ -164,16 +189,20 @@ Value Emitter::transpose(Value x, ArrayRef<int64_t> permutation) {
   return emit<loom::TransposeOp>(getTensorType(x).clone(shape), x, permutation);
 }
 
-/// Elements of a list that concatenates single ones, such as a partly known shape; null for any
-/// other value.
-static Value pickParts(Emitter &emit, Value x, ArrayRef<int64_t> places) {
+/// The concatenation of single elements that x is, such as a partly known shape; null if it is
+/// none.
+static loom::ConcatenateOp getSingles(Value x) {
   auto joined = x.getDefiningOp<loom::ConcatenateOp>();
-  if (!joined || getTensorType(x).getRank() != 1 || places.empty())
+  bool isList = joined && getTensorType(x).getRank() == 1 &&
+                llvm::all_of(joined.getInputs(), [](Value part) { return getShape(part)[0] == 1; });
+  return isList ? joined : loom::ConcatenateOp();
+}
+
+/// Elements of a concatenation of single ones; null if there is none at one of the places.
+static Value pickParts(Emitter &emit, loom::ConcatenateOp joined, ArrayRef<int64_t> places) {
+  int64_t count = joined.getInputs().size();
+  if (places.empty())
     return {};
-  int64_t count = getShape(x)[0];
-  for (Value part : joined.getInputs())
-    if (getShape(part)[0] != 1)
-      return {};
   for (int64_t place : places)
     if (place < 0 || place >= count)
       return {};
@@ -190,12 +219,13 @@ Value Emitter::slice(Value x, int64_t dim, int64_t start, int64_t limit, int64_t
             << toString(getShape(x));
     return {};
   }
-  SmallVector<int64_t> places;
-  if (x.getDefiningOp<loom::ConcatenateOp>() && getTensorType(x).getRank() == 1)
+  if (loom::ConcatenateOp joined = getSingles(x)) {
+    SmallVector<int64_t> places;
     for (int64_t place = start; place < limit; place += stride)
       places.push_back(place);
-  if (Value parts = pickParts(*this, x, places))
-    return parts;
+    if (Value parts = pickParts(*this, joined, places))
+      return parts;
+  }
   SmallVector<int64_t> shape(getShape(x)), limits(shape);
   SmallVector<int64_t> starts(shape.size(), 0), strides(shape.size(), 1);
   starts[dim] = start;
@@ -221,11 +251,12 @@ Value Emitter::concatenate(ArrayRef<Value> values, int64_t dim) {
 Value Emitter::gather(Value x, Value indices, int64_t dim) {
   if (!x || !indices)
     return {};
-  if (x.getDefiningOp<loom::ConcatenateOp>())
-    if (DenseElementsAttr known = getConstant(indices)) {
+  if (loom::ConcatenateOp joined = getSingles(x))
+    if (DenseElementsAttr known = getConstant(indices);
+        known && loom::getByteSize(known.getType()) <= kMaxFoldedBytes) {
       FailureOr<loom::HostTensor> places = loom::HostTensor::fromAttribute(known);
       if (succeeded(places))
-        if (Value parts = pickParts(*this, x, places->toInts()))
+        if (Value parts = pickParts(*this, joined, places->toInts()))
           return reshape(parts, getShape(indices));
     }
   SmallVector<int64_t> shape(getShape(x).take_front(dim));
@@ -341,8 +372,10 @@ Value Emitter::mean(Value x, ArrayRef<int64_t> dims, bool keepDims) {
   double count = 1;
   for (int64_t dim : dims)
     count *= getShape(x)[dim];
-  Value sum = reduce(x, dist::ReductionKind::Sum, dims, keepDims);
-  return dims.empty() ? sum : binary<loom::DivideOp>(sum, count);
+  if (dims.empty())
+    return x;
+  Value sum = reduce(widen(x), dist::ReductionKind::Sum, dims, keepDims);
+  return convert(binary<loom::DivideOp>(sum, count), getTensorType(x).getElementType());
 }
 
 Value Emitter::reduceLike(Value x, dist::ReductionKind kind, ArrayRef<int64_t> dims) {
@@ -356,7 +389,11 @@ Value Emitter::reduceLike(Value x, dist::ReductionKind kind, ArrayRef<int64_t> d
 }
 
 Value Emitter::logSoftmax(Value x, int64_t dim) {
+  if (!x)
+    return x;
+  Type element = getTensorType(x).getElementType();
+  x = widen(x);
   Value shifted = binary<loom::SubtractOp>(x, reduceLike(x, dist::ReductionKind::Max, {dim}));
   Value sum = reduceLike(unary<loom::ExpOp>(shifted), dist::ReductionKind::Sum, {dim});
-  return binary<loom::SubtractOp>(shifted, unary<loom::LogOp>(sum));
+  return convert(binary<loom::SubtractOp>(shifted, unary<loom::LogOp>(sum)), element);
 }

@@ -68,6 +68,9 @@ public:
   mlir::Value select(mlir::Value predicate, mlir::Value onTrue, mlir::Value onFalse);
   /// `saturate` matters for 8-bit floats: whether numbers that are too large become their largest.
   mlir::Value convert(mlir::Value x, mlir::Type elementType, bool saturate = true);
+  /// 16-bit floats as f32, in which sums and squares neither overflow nor vanish; other elements
+  /// stay.
+  mlir::Value widen(mlir::Value x);
 
   //===--------------------------------------------------------------------===//
   // Moves
@@ -126,7 +129,8 @@ private:
   std::string what;
 };
 
-/// Whether a tensor of this shape could be in some machine's memory.
+/// Whether a tensor of this shape could be in some machine's memory and has at most rt::kMaxRank
+/// dimensions.
 bool isReasonable(llvm::ArrayRef<int64_t> shape);
 /// "[2, 3]"
 std::string toString(llvm::ArrayRef<int64_t> shape);

@@ -202,8 +202,9 @@ static LogicalResult importGatherND(Node &node) {
   int64_t batches = node.intAttribute("batch_dims", 0);
   if (!x || !tuples)
     return failure();
-  Dims shape(getShape(x)), result(getShape(tuples).drop_back());
-  bool isPossible = batches >= 0 && batches < static_cast<int64_t>(getShape(tuples).size()) &&
+  Dims shape(getShape(x));
+  int64_t tupleRank = getShape(tuples).size();
+  bool isPossible = batches >= 0 && batches < std::max<int64_t>(tupleRank, 1) &&
                     batches <= static_cast<int64_t>(shape.size()) &&
                     getShape(tuples).take_front(batches) == ArrayRef(shape).take_front(batches);
   if (!isPossible)
@@ -216,6 +217,7 @@ static LogicalResult importGatherND(Node &node) {
     batch *= size;
   for (int64_t size : ArrayRef(shape).slice(batches, depth - batches))
     rows *= size;
+  Dims result(getShape(tuples).drop_back());
   llvm::append_range(result, ArrayRef(shape).drop_front(depth));
   int64_t inner = countIn(ArrayRef(shape).drop_front(depth));
   int64_t count = batch == 0 ? 0 : countIn(getShape(tuples).drop_back()) / batch;

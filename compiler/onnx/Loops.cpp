@@ -57,6 +57,7 @@ private:
   FailureOr<std::optional<SmallVector<Value>>> unroll();
   Value stack(ArrayRef<Value> slices, const Slices &place);
   FailureOr<SmallVector<Value>> build();
+  FailureOr<SmallVector<Value>> skip();
   LogicalResult fillBody(Body &body, SmallVector<Value> &starts);
 
   Node &node;
@@ -173,8 +174,6 @@ FailureOr<std::optional<SmallVector<Value>>> LoopImporter::unroll() {
   for (auto [list, place] : llvm::zip_equal(stacked, outputs)) {
     if (llvm::any_of(list, isSequence))
       return node.error() << "stacks sequences; only tensors can be stacked";
-    if (list.empty())
-      return node.error() << "stacks the results of no iteration";
     if (llvm::any_of(list, [&](Value value) { return value.getType() != list[0].getType(); }))
       return node.error() << "stacks results of different shapes";
     carried.push_back(stack(list, place));
@@ -241,7 +240,8 @@ LogicalResult LoopImporter::fillBody(Body &body, SmallVector<Value> &starts) {
     return failure();
   if (getKnown(results.front()) == 1)
     return node.error() << "never ends: it has no trip count, and its condition is always true";
-  if (!outputs.empty() && iteration->condition && !getKnown(iteration->condition))
+  auto isUnknown = [](Value value) { return value && !getKnown(value); };
+  if (!outputs.empty() && (isUnknown(condition) || isUnknown(iteration->condition)))
     mlir::emitWarning(node.getLoc()) << node.getName() << ": may end before its " << *trips
                                      << " iterations; what it stacks is then followed by zeros";
   SmallVector<std::string> arguments{"iteration"}, names{"condition", "iteration"};
@@ -286,11 +286,30 @@ static void eraseBodiesAfter(Operation *last, Block &module) {
     module.back().erase();
 }
 
-FailureOr<SmallVector<Value>> LoopImporter::run() {
-  bool runs = !condition || getKnown(condition) == 1;
-  if ((trips == 0 || getKnown(condition) == 0) && outputs.empty())
+/// The results of a loop that never starts: what it stacks has no rows. Their shapes are known from
+/// its body, which is not kept.
+FailureOr<SmallVector<Value>> LoopImporter::skip() {
+  if (outputs.empty())
     return inits;
-  bool counted = trips && runs;
+  Block &module = *node.getImporter().getModule().getBody();
+  Operation *last = &module.back();
+  trips = 0;
+  limit = node.reshape(node.ints({0}), {});
+  FailureOr<SmallVector<Value>> built = build();
+  if (failed(built))
+    return failure();
+  SmallVector<Value> results(inits);
+  for (Value stacked : ArrayRef(*built).drop_front(inits.size()))
+    results.push_back(node.splatLike(stacked, 0));
+  built->front().getDefiningOp()->erase();
+  eraseBodiesAfter(last, module);
+  return results;
+}
+
+FailureOr<SmallVector<Value>> LoopImporter::run() {
+  if (trips == 0 || getKnown(condition) == 0)
+    return skip();
+  bool counted = trips && (!condition || getKnown(condition) == 1);
   if (counted && *trips <= node.getImporter().getUnrolled()) {
     FailureOr<std::optional<SmallVector<Value>>> results = unroll();
     if (failed(results))
@@ -340,6 +359,11 @@ LogicalResult onnx_import::importLoop(Node &node) {
       return failure();
     if ((loop.trips = getKnown(loop.limit)))
       loop.trips = std::max<int64_t>(*loop.trips, 0);
+    // Exporters write the largest number for loops that only the condition ends.
+    if (loop.trips == std::numeric_limits<int64_t>::max()) {
+      loop.trips.reset();
+      loop.limit = {};
+    }
   }
   if (node.hasOperand(1) && !(loop.condition = toScalar(node, node.operand(1), "cond")))
     return failure();

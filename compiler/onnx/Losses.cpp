@@ -46,9 +46,12 @@ static Value reduceLosses(Node &node, Value losses, Value weights) {
   auto sum = [&](Value x) { return node.reduce(x, ReductionKind::Sum, all, /*keepDims=*/false); };
   if (reduction == "sum")
     return sum(losses);
+  if (reduction == "mean" && !weights)
+    return node.mean(losses, all, /*keepDims=*/false);
   if (reduction == "mean")
-    return weights ? node.binary<loom::DivideOp>(sum(losses), sum(weights))
-                   : node.mean(losses, all, /*keepDims=*/false);
+    return node.convert(
+        node.binary<loom::DivideOp>(sum(node.widen(losses)), sum(node.widen(weights))),
+        getTensorType(losses).getElementType());
   node.error() << "reduction '" << reduction << "' is not one of none, sum, mean";
   return {};
 }

@@ -70,18 +70,23 @@ static LogicalResult checkParameter(Node &node, unsigned index, ArrayRef<int64_t
   return success();
 }
 
-/// Mean and 1 / standard deviation, the optional results of LayerNormalization.
+/// Mean and 1 / standard deviation, the optional results of LayerNormalization, in the type that
+/// attribute stash_type names.
 static LogicalResult importStatistics(Node &node, Value x, int64_t axis, double epsilon) {
   if (!node.hasResult(1) && !node.hasResult(2))
     return success();
+  Type stash = node.elementType(node.intAttribute("stash_type", 1));
+  if (!stash)
+    return failure();
+  x = node.widen(x);
   Dims dims = llvm::to_vector(llvm::seq<int64_t>(axis, getTensorType(x).getRank()));
   Value mean = node.mean(x, dims, /*keepDims=*/true);
   Value centred = node.binary<loom::SubtractOp>(x, mean);
   Value variance = node.mean(node.binary<loom::MultiplyOp>(centred, centred), dims, true);
   Value deviation = node.unary<loom::SqrtOp>(node.binary<loom::AddOp>(variance, epsilon));
-  return failure(failed(node.setResult(1, mean)) ||
-                 failed(node.setResult(
-                     2, node.binary<loom::DivideOp>(node.splatLike(deviation, 1), deviation))));
+  Value inverse = node.binary<loom::DivideOp>(node.splatLike(deviation, 1), deviation);
+  return failure(failed(node.setResult(1, node.convert(mean, stash))) ||
+                 failed(node.setResult(2, node.convert(inverse, stash))));
 }
 
 /// Operand 0 as rows of the normalised dimensions, from attribute axis on, and the given operands
@@ -143,11 +148,10 @@ static Value perChannel(Node &node, Value vector, ArrayRef<int64_t> shape) {
   return node.broadcast(vector, shape, {1});
 }
 
-/// Fails unless operand 0 has channels and operands `first` to `last` one number for each of them
-/// or, if given, of the groups.
-static LogicalResult checkChannels(Node &node, unsigned first, unsigned last,
+/// Fails unless x has channels and operands `first` to `last` one number for each of them or, if
+/// given, of the groups.
+static LogicalResult checkChannels(Node &node, Value x, unsigned first, unsigned last,
                                    std::optional<int64_t> groups = std::nullopt) {
-  Value x = node.operand(0);
   if (!x)
     return failure();
   if (getTensorType(x).getRank() < 2)
@@ -192,28 +196,28 @@ static LogicalResult importRunning(Node &node, unsigned index, Value current) {
 /// (x - mean) * scale / sqrt(variance + epsilon) + bias with the statistics of the batch, over all
 /// dimensions but the channels (Ioffe and Szegedy 2015, algorithm 1). 16-bit floats are computed in
 /// f32.
-static LogicalResult importBatchStatistics(Node &node) {
-  Value x = node.operand(0);
+static LogicalResult importBatchStatistics(Node &node, Value x) {
   Type element = getTensorType(x).getElementType();
   if (!isa<FloatType>(element))
     return node.error() << "input is " << x.getType() << ", expected floats";
-  Type wide = element.isF64() ? element : Float32Type::get(node.getContext());
   ArrayRef<int64_t> shape = getShape(x);
   Dims dims{0};
   llvm::append_range(dims, llvm::seq<int64_t>(2, shape.size()));
-  Value values = node.convert(x, wide), mean = node.mean(values, dims, /*keepDims=*/false);
+  Value values = node.widen(x), mean = node.mean(values, dims, /*keepDims=*/false);
   Value centred = node.binary<loom::SubtractOp>(values, perChannel(node, mean, shape));
   Value variance = node.mean(node.binary<loom::MultiplyOp>(centred, centred), dims, false);
   Value deviation = node.unary<loom::SqrtOp>(
       node.binary<loom::AddOp>(variance, node.floatAttribute("epsilon", 1e-5F)));
+  Type wide = getTensorType(values).getElementType();
   Value factor = node.binary<loom::DivideOp>(node.convert(node.operand(1), wide), deviation);
   Value scaled = node.binary<loom::MultiplyOp>(centred, perChannel(node, factor, shape));
   Value result = node.binary<loom::AddOp>(
       scaled, perChannel(node, node.convert(node.operand(2), wide), shape));
   // Up to version 9 the statistics of the batch are results, too.
   bool hasSaved = node.getOpset() < 14;
-  return failure(failed(node.setResult(node.convert(result, element))) ||
-                 failed(importRunning(node, 1, mean)) || failed(importRunning(node, 2, variance)) ||
+  result = node.reshape(node.convert(result, element), getShape(node.operand(0)));
+  return failure(failed(node.setResult(result)) || failed(importRunning(node, 1, mean)) ||
+                 failed(importRunning(node, 2, variance)) ||
                  (hasSaved && (failed(node.setResult(3, node.convert(mean, element))) ||
                                failed(node.setResult(4, node.convert(variance, element))))));
 }
@@ -238,15 +242,18 @@ static Value readStatistic(Node &node, unsigned index) {
 }
 
 /// x * s + (bias - mean * s) with s = scale / sqrt(variance + epsilon): s and the offset depend on
-/// weights alone.
+/// weights alone. A vector is of one channel.
 static LogicalResult importBatchNormalization(Node &node) {
-  if (failed(checkChannels(node, 1, 4)))
+  Value x = node.operand(0);
+  if (x && getTensorType(x).getRank() == 1)
+    x = node.reshape(x, {getShape(x)[0], 1});
+  if (failed(checkChannels(node, x, 1, 4)))
     return failure();
   if (usesBatchStatistics(node))
-    return importBatchStatistics(node);
+    return importBatchStatistics(node, x);
   node.getImporter().getTrainingMarks().addEvaluated("BatchNormalization",
                                                      loom::getNodeName(node.getLoc()));
-  Value x = node.operand(0), mean = readStatistic(node, 3), variance = readStatistic(node, 4);
+  Value mean = readStatistic(node, 3), variance = readStatistic(node, 4);
   Type element = getTensorType(x).getElementType();
   Type statistics = getTensorType(mean).getElementType();
   Value deviation = node.unary<loom::SqrtOp>(
@@ -256,27 +263,37 @@ static LogicalResult importBatchNormalization(Node &node) {
                                                node.binary<loom::MultiplyOp>(mean, factor));
   Value scaled = node.binary<loom::MultiplyOp>(
       x, perChannel(node, node.convert(factor, element), getShape(x)));
-  return node.setResult(node.binary<loom::AddOp>(
-      scaled, perChannel(node, node.convert(offset, element), getShape(x))));
+  Value result = node.binary<loom::AddOp>(
+      scaled, perChannel(node, node.convert(offset, element), getShape(x)));
+  return node.setResult(node.reshape(result, getShape(node.operand(0))));
 }
 
-/// (x - mean) / sqrt(variance + epsilon) over `dims`.
+/// (x - mean) / sqrt(variance + epsilon) over `dims`; of 16-bit floats in f32.
 static Value normalize(Node &node, Value x, ArrayRef<int64_t> dims, double epsilon) {
+  x = node.widen(x);
   Value centred = node.binary<loom::SubtractOp>(x, node.mean(x, dims, /*keepDims=*/true));
   Value variance = node.mean(node.binary<loom::MultiplyOp>(centred, centred), dims, true);
   return node.binary<loom::DivideOp>(
       centred, node.unary<loom::SqrtOp>(node.binary<loom::AddOp>(variance, epsilon)));
 }
 
-static LogicalResult importInstanceNormalization(Node &node) {
-  if (failed(checkChannels(node, 1, 2)))
+/// normal * scale + bias in x's element type; scale and bias have one number per channel.
+static LogicalResult setScaled(Node &node, Value normal, Value scale, Value bias) {
+  if (!normal)
     return failure();
+  ArrayRef<int64_t> shape = getShape(normal);
+  Value scaled = node.binary<loom::MultiplyOp>(normal, perChannel(node, node.widen(scale), shape));
+  Value result = node.binary<loom::AddOp>(scaled, perChannel(node, node.widen(bias), shape));
+  return node.setResult(node.convert(result, getTensorType(node.operand(0)).getElementType()));
+}
+
+static LogicalResult importInstanceNormalization(Node &node) {
   Value x = node.operand(0);
-  ArrayRef<int64_t> shape = getShape(x);
-  Dims dims = llvm::to_vector(llvm::seq<int64_t>(2, shape.size()));
+  if (failed(checkChannels(node, x, 1, 2)))
+    return failure();
+  Dims dims = llvm::to_vector(llvm::seq<int64_t>(2, getTensorType(x).getRank()));
   Value normal = normalize(node, x, dims, node.floatAttribute("epsilon", 1e-5f));
-  Value scaled = node.binary<loom::MultiplyOp>(normal, perChannel(node, node.operand(1), shape));
-  return node.setResult(node.binary<loom::AddOp>(scaled, perChannel(node, node.operand(2), shape)));
+  return setScaled(node, normal, node.operand(1), node.operand(2));
 }
 
 /// Repeats one number per group for each of its channels.
@@ -289,22 +306,20 @@ static Value repeatGroups(Node &node, Value vector, int64_t channels) {
 static LogicalResult importGroupNormalization(Node &node) {
   int64_t groups = node.intAttribute("num_groups", 0);
   bool isPerGroup = node.getOpset() < 21;
-  if (failed(checkChannels(node, 1, 2, isPerGroup ? std::optional(groups) : std::nullopt)))
-    return failure();
   Value x = node.operand(0);
+  if (failed(checkChannels(node, x, 1, 2, isPerGroup ? std::optional(groups) : std::nullopt)))
+    return failure();
   ArrayRef<int64_t> shape = getShape(x);
   if (groups < 1 || shape[1] % groups)
     return node.error() << "cannot put " << shape[1] << " channels in " << groups << " groups";
   Dims grouped{shape[0], groups, loom::countElements(shape.drop_front(1)) / groups};
   Value normal =
       normalize(node, node.reshape(x, grouped), {2}, node.floatAttribute("epsilon", 1e-5f));
-  normal = node.reshape(normal, shape);
   auto parameter = [&](unsigned index) {
     Value vector = node.operand(index);
-    return perChannel(node, isPerGroup ? repeatGroups(node, vector, shape[1]) : vector, shape);
+    return isPerGroup ? repeatGroups(node, vector, shape[1]) : vector;
   };
-  Value scaled = node.binary<loom::MultiplyOp>(normal, parameter(1));
-  return node.setResult(node.binary<loom::AddOp>(scaled, parameter(2)));
+  return setScaled(node, node.reshape(normal, shape), parameter(1), parameter(2));
 }
 
 static LogicalResult importMeanVarianceNormalization(Node &node) {
@@ -315,10 +330,12 @@ static LogicalResult importMeanVarianceNormalization(Node &node) {
                                  getTensorType(x).getRank());
   if (!axes)
     return failure();
+  Type element = getTensorType(x).getElementType();
+  x = node.widen(x);
   Value centred = node.binary<loom::SubtractOp>(x, node.mean(x, *axes, /*keepDims=*/true));
   Value variance = node.mean(node.binary<loom::MultiplyOp>(centred, centred), *axes, true);
   Value deviation = node.binary<loom::AddOp>(node.unary<loom::SqrtOp>(variance), 1e-9);
-  return node.setResult(node.binary<loom::DivideOp>(centred, deviation));
+  return node.setResult(node.convert(node.binary<loom::DivideOp>(centred, deviation), element));
 }
 
 static LogicalResult importLpNormalization(Node &node) {
@@ -331,6 +348,8 @@ static LogicalResult importLpNormalization(Node &node) {
     return failure();
   if (power != 1 && power != 2)
     return node.error() << "p is " << power << ", expected 1 or 2";
+  Type element = getTensorType(x).getElementType();
+  x = node.widen(x);
   Value terms = power == 1 ? node.unary<loom::AbsOp>(x) : node.binary<loom::MultiplyOp>(x, x);
   Value norm = node.reduceLike(terms, dist::ReductionKind::Sum, {*axis});
   // A row of zeros stays zero, and has the gradient 0: nothing is divided by its norm.
@@ -339,7 +358,8 @@ static LogicalResult importLpNormalization(Node &node) {
   norm = node.select(isZero, node.splatLike(x, 1), norm);
   if (power == 2)
     norm = node.unary<loom::SqrtOp>(norm);
-  return node.setResult(node.select(isZero, zero, node.binary<loom::DivideOp>(x, norm)));
+  Value result = node.select(isZero, zero, node.binary<loom::DivideOp>(x, norm));
+  return node.setResult(node.convert(result, element));
 }
 
 /// x / (bias + alpha / size * squares summed over `size` neighbouring channels) ^ beta
@@ -350,6 +370,8 @@ static LogicalResult importLrn(Node &node) {
     return failure();
   if (getShape(x).size() < 2 || size < 1 || size > (1 << 16))
     return node.error() << "cannot sum over " << size << " channels of " << toString(getShape(x));
+  Type element = getTensorType(x).getElementType();
+  x = node.widen(x);
   Value squares = node.binary<loom::MultiplyOp>(x, x);
   int64_t channels = getShape(x)[1], before = (size - 1) / 2;
   Value sum;
@@ -371,7 +393,7 @@ static LogicalResult importLrn(Node &node) {
   Value base = node.binary<loom::AddOp>(node.binary<loom::MultiplyOp>(sum, alpha),
                                         node.floatAttribute("bias", 1));
   Value divisor = node.binary<loom::PowerOp>(base, node.floatAttribute("beta", 0.75));
-  return node.setResult(node.binary<loom::DivideOp>(x, divisor));
+  return node.setResult(node.convert(node.binary<loom::DivideOp>(x, divisor), element));
 }
 
 ArrayRef<OpRule> onnx_import::getNormalizationRules() {

@@ -22,6 +22,8 @@ mlir::Value convolution(Node &node);
 mlir::Value gemm(Node &node);
 /// AveragePool of x, [n, c, spatial...].
 mlir::Value averagePool(Node &node, mlir::Value x);
+/// The spatial dimensions of x, [n, c, spatial...]. Fails, with an error, if there are none.
+llvm::FailureOr<Dims> getSpatialDims(Node &node, mlir::Value x);
 /// [n, spatial..., c] as [n, c, spatial...] or, if not `toFront`, the other way round.
 mlir::Value moveChannels(Node &node, mlir::Value x, bool toFront);
 

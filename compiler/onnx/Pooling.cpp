@@ -143,11 +143,12 @@ Value onnx_import::averagePool(Node &node, Value x) {
   auto window = readPool(node, x);
   if (!window)
     return {};
-  Value sum = reduceWindows(node, x, ReductionKind::Sum, *window);
+  Value sum = reduceWindows(node, node.widen(x), ReductionKind::Sum, *window);
   if (!sum)
     return {};
   bool countPadding = node.intAttribute("count_include_pad", 0);
-  loom::ElementKind kind = *loom::getElementKind(getTensorType(x).getElementType());
+  Type element = getTensorType(x).getElementType();
+  loom::ElementKind kind = *loom::getElementKind(getTensorType(sum).getElementType());
   double uniform = 1;
   Value counts;
   for (size_t i = 0; i < window->rank(); ++i) {
@@ -173,11 +174,13 @@ Value onnx_import::averagePool(Node &node, Value x) {
     Value spread = node.broadcast(vector, getShape(sum), {static_cast<int64_t>(i) + 2});
     counts = counts ? node.binary<loom::MultiplyOp>(counts, spread) : spread;
   }
+  if (!counts && uniform == 1)
+    return node.convert(sum, element);
   if (!counts)
-    return uniform == 1 ? sum : node.binary<loom::DivideOp>(sum, uniform);
+    return node.convert(node.binary<loom::DivideOp>(sum, uniform), element);
   if (uniform != 1)
     counts = node.binary<loom::MultiplyOp>(counts, uniform);
-  return node.binary<loom::DivideOp>(sum, counts);
+  return node.convert(node.binary<loom::DivideOp>(sum, counts), element);
 }
 
 static LogicalResult importAveragePool(Node &node) {
@@ -217,20 +220,18 @@ static LogicalResult importLpPool(Node &node) {
   auto p = readPower(node);
   if (!window || !p)
     return failure();
-  Value sum = reduceWindows(node, raise(node, x, *p), ReductionKind::Sum, *window);
-  return node.setResult(takeRoot(node, sum, *p));
+  Value sum = reduceWindows(node, raise(node, node.widen(x), *p), ReductionKind::Sum, *window);
+  return node.setResult(node.convert(takeRoot(node, sum, *p), getTensorType(x).getElementType()));
 }
 
 static LogicalResult importGlobalLpPool(Node &node) {
   Value x = node.operand(0);
   auto p = readPower(node);
-  if (!x || !p)
+  FailureOr<Dims> dims = getSpatialDims(node, x);
+  if (failed(dims) || !p)
     return failure();
-  if (getTensorType(x).getRank() < 3)
-    return node.error() << "input " << toString(getShape(x)) << " has no spatial dimensions";
-  Dims dims = llvm::to_vector(llvm::seq<int64_t>(2, getTensorType(x).getRank()));
-  Value sum = node.reduce(raise(node, x, *p), ReductionKind::Sum, dims, /*keepDims=*/true);
-  return node.setResult(takeRoot(node, sum, *p));
+  Value sum = node.reduce(raise(node, node.widen(x), *p), ReductionKind::Sum, *dims, true);
+  return node.setResult(node.convert(takeRoot(node, sum, *p), getTensorType(x).getElementType()));
 }
 
 ArrayRef<OpRule> onnx_import::getPoolingRules() {

@@ -15,6 +15,8 @@
 #include "compiler/onnx/Parts.h"
 #include "compiler/onnx/Windows.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <cmath>
 
 using namespace mlir;
@@ -41,7 +43,14 @@ Value onnx_import::spread(Node &node, Value parameter, ArrayRef<int64_t> shape,
   }
   Dims wanted(shape);
   if (block > 0 && dim < rank)
-    wanted[dim] = (shape[dim] + block - 1) / block;
+    wanted[dim] = llvm::divideCeil(shape[dim], block);
+  // The block of each element is computed here.
+  constexpr int64_t kLargest = int64_t(1) << 24;
+  if (block > 0 && dim < rank && shape[dim] > kLargest) {
+    node.error() << "dimension " << dim << " of " << toString(shape) << " has more than the "
+                 << kLargest << " elements that can be scaled in blocks";
+    return {};
+  }
   if (block > 0 && given == ArrayRef<int64_t>(wanted)) {
     Dims indices;
     for (int64_t i = 0; i < shape[dim]; ++i)

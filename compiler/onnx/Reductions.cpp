@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/OpTable.h"
+#include "compiler/onnx/Parts.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -41,10 +42,11 @@ template <dist::ReductionKind kind> static LogicalResult importReduce(Node &node
   if (failed(r))
     return failure();
   Value x = r->input;
-  // Booleans reduce as bytes: max is or, min is and.
+  // Booleans reduce as bytes: max is or, min is and. Of nothing, these are the extremes of the
+  // byte, which must be 0 and another number.
   Type element = getTensorType(x).getElementType();
   if (element.isInteger(1))
-    x = node.convert(x, IntegerType::get(node.getContext(), 8));
+    x = node.convert(x, IntegerType::get(node.getContext(), 8, IntegerType::Unsigned));
   return node.setResult(node.convert(node.reduce(x, kind, r->dims, r->keepDims), element));
 }
 
@@ -63,20 +65,26 @@ static LogicalResult importReduceL1(Node &node) {
                                     r->dims, r->keepDims));
 }
 
+/// Of 16-bit floats in f32.
 static Value sumSquares(Node &node, const Reduction &r) {
-  return node.reduce(node.binary<loom::MultiplyOp>(r.input, r.input), dist::ReductionKind::Sum,
-                     r.dims, r.keepDims);
+  Value x = node.widen(r.input);
+  return node.reduce(node.binary<loom::MultiplyOp>(x, x), dist::ReductionKind::Sum, r.dims,
+                     r.keepDims);
 }
 
 static LogicalResult importReduceSumSquare(Node &node) {
   FailureOr<Reduction> r = getReduction(node);
-  return failed(r) ? failure() : node.setResult(sumSquares(node, *r));
+  if (failed(r))
+    return failure();
+  return node.setResult(
+      node.convert(sumSquares(node, *r), getTensorType(r->input).getElementType()));
 }
 
-/// The element type in which roots and logarithms of `x` are taken: integers as f64.
-static Type getRootType(Node &node, Value x) {
-  Type element = getTensorType(x).getElementType();
-  return isa<FloatType>(element) ? element : Float64Type::get(node.getContext());
+/// x in the element type in which roots and logarithms are taken: integers as f64, 16-bit floats as
+/// f32.
+static Value toRootType(Node &node, Value x) {
+  bool isFloat = x && isa<FloatType>(getTensorType(x).getElementType());
+  return isFloat ? node.widen(x) : node.convert(x, Float64Type::get(node.getContext()));
 }
 
 /// The root of a sum of squares. If it will be differentiated, the root of 0 is sqrt(1) - 1, whose
@@ -98,20 +106,17 @@ static LogicalResult importReduceL2(Node &node) {
   Value sum = sumSquares(node, *r);
   if (!sum)
     return failure();
-  Value square = node.convert(sum, getRootType(node, sum));
-  Value root = rootOfSquares(node, square);
-  return node.setResult(node.convert(root, getTensorType(sum).getElementType()));
+  Value root = rootOfSquares(node, toRootType(node, sum));
+  return node.setResult(node.convert(root, getTensorType(r->input).getElementType()));
 }
 
 static LogicalResult importReduceLogSum(Node &node) {
   FailureOr<Reduction> r = getReduction(node);
   if (failed(r))
     return failure();
-  Value sum = node.reduce(r->input, dist::ReductionKind::Sum, r->dims, r->keepDims);
-  if (!sum)
-    return failure();
-  Value log = node.unary<loom::LogOp>(node.convert(sum, getRootType(node, sum)));
-  return node.setResult(node.convert(log, getTensorType(sum).getElementType()));
+  Value sum = node.reduce(node.widen(r->input), dist::ReductionKind::Sum, r->dims, r->keepDims);
+  Value log = node.unary<loom::LogOp>(toRootType(node, sum));
+  return node.setResult(node.convert(log, getTensorType(r->input).getElementType()));
 }
 
 /// max + log(sum(exp(x - max))), which does not overflow.
@@ -120,7 +125,7 @@ static LogicalResult importReduceLogSumExp(Node &node) {
   if (failed(r))
     return failure();
   Type element = getTensorType(r->input).getElementType();
-  Value x = node.convert(r->input, getRootType(node, r->input));
+  Value x = toRootType(node, r->input);
   Value peak = node.reduce(x, dist::ReductionKind::Max, r->dims, r->keepDims);
   // An infinite maximum must not make infinity minus infinity.
   auto guardInfinity = [&](Value value) {
@@ -135,8 +140,7 @@ static LogicalResult importReduceLogSumExp(Node &node) {
   return node.setResult(result ? node.convert(result, element) : Value());
 }
 
-/// The spatial dimensions of x, [n, c, ...]. Fails, with an error, if there are none.
-static FailureOr<Dims> getSpatialDims(Node &node, Value x) {
+FailureOr<Dims> onnx_import::getSpatialDims(Node &node, Value x) {
   if (!x)
     return failure();
   int64_t rank = getTensorType(x).getRank();

@@ -23,6 +23,7 @@ struct ResizeMode {
   std::string mode, nearest, transform;
   double cubic = -0.75, fill = 0;
   bool antialias = false, excludeOutside = false;
+  bool shrinksUp = false; // positions on an axis that shrinks are rounded up
 };
 
 /// One axis to resize. `scale` need not be the quotient of the sizes; the region is in the
@@ -66,7 +67,11 @@ static double findSource(const ResizeMode &mode, const AxisResize &axis, int64_t
   return centre;
 }
 
-static double roundNearest(StringRef mode, double x) {
+static double roundNearest(const ResizeMode &resize, const AxisResize &axis, double x) {
+  // Quotients that are whole in f32, in which ONNX Runtime divides, stay what they are.
+  if (resize.shrinksUp && axis.scale < 1)
+    return std::ceil(static_cast<float>(x));
+  StringRef mode = resize.nearest;
   if (mode == "round_prefer_floor")
     return std::ceil(x - 0.5);
   if (mode == "round_prefer_ceil")
@@ -114,7 +119,7 @@ static Taps findTaps(const ResizeMode &mode, const AxisResize &axis) {
     std::vector<int64_t> places;
     std::vector<double> weights;
     if (mode.mode == "nearest") {
-      places = {clamp(roundNearest(mode.nearest, x))};
+      places = {clamp(roundNearest(mode, axis, x))};
       weights = {1};
     } else {
       double sum = 0;
@@ -257,6 +262,8 @@ static std::optional<ResizeMode> readMode(Node &node) {
   mode.cubic = node.floatAttribute("cubic_coeff_a", -0.75);
   mode.fill = node.floatAttribute("extrapolation_value", 0);
   mode.antialias = node.intAttribute("antialias", 0) != 0;
+  // Version 10 has no nearest_mode; this is what ONNX Runtime does.
+  mode.shrinksUp = isOld;
   mode.excludeOutside = node.intAttribute("exclude_outside", 0) != 0;
   auto check = [&](StringRef name, StringRef value, ArrayRef<StringRef> known) {
     if (llvm::is_contained(known, value))

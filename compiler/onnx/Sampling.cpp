@@ -513,7 +513,8 @@ static LogicalResult importCol2Im(Node &node) {
     return failure();
   size_t rank = image->size();
   ArrayRef<int64_t> shape = getShape(x);
-  if (rank == 0 || block->size() != rank || shape.size() != 3)
+  if (rank == 0 || block->size() != rank || shape.size() != 3 || !isReasonable(*image) ||
+      !isReasonable(*block))
     return node.error() << "cannot make images of " << toString(*image) << " from blocks of "
                         << toString(*block) << " in " << toString(shape);
   auto window = readWindow(node, *image, *block);

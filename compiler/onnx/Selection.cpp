@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/DataLengths.h"
 #include "compiler/onnx/OpTable.h"
+#include "passes/simplify/Folding.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -25,7 +26,7 @@ static std::optional<std::pair<int64_t, int64_t>> getKnownRange(Value value) {
     return std::pair<int64_t, int64_t>(
         0, cast<RankedTensorType>(iota.getType()).getDimSize(iota.getDim()) - 1);
   auto constant = value.getDefiningOp<loom::ConstantOp>();
-  if (!constant)
+  if (!constant || loom::getByteSize(constant.getType()) > kMaxReadBytes)
     return std::nullopt;
   FailureOr<loom::HostTensor> tensor =
       loom::HostTensor::fromAttribute(cast<ElementsAttr>(constant.getValue()));
@@ -110,16 +111,17 @@ static LogicalResult importGather(Node &node) {
 /// Elements start, start + step, ... of `dim` before `end`; backwards if the step is negative.
 static Value sliceDim(Node &node, Value x, int64_t dim, int64_t start, int64_t end, int64_t step) {
   int64_t size = getShape(x)[dim];
+  if (size == 0)
+    return x;
   // Bounds are clamped; the largest and smallest integers mean "to the end".
   auto clamp = [&](int64_t bound, int64_t low, int64_t high) {
     return std::clamp(bound < 0 && bound >= -size ? bound + size : bound, low, high);
   };
   if (step > 0) {
     start = clamp(start, 0, size);
-    return node.slice(x, dim, start, std::max(start, clamp(end, 0, size)),
-                      std::min(step, std::max<int64_t>(size, 1)));
+    return node.slice(x, dim, start, std::max(start, clamp(end, 0, size)), std::min(step, size));
   }
-  start = clamp(start, -1, size - 1);
+  start = clamp(start, 0, size - 1);
   end = end < -size ? -1 : clamp(end, -1, size - 1);
   if (start <= end)
     return node.slice(x, dim, 0, 0);
@@ -173,7 +175,9 @@ static LogicalResult importTrilu(Node &node) {
     return node.error() << "input " << toString(getShape(x)) << " has no diagonal";
   auto type =
       RankedTensorType::get(getShape(x).take_back(2), IntegerType::get(node.getContext(), 64));
-  Value diagonal = node.binary<loom::AddOp>(node.iota(type, 0), k->value_or(0));
+  // Diagonals farther away have no elements, either.
+  double offset = std::clamp<double>(k->value_or(0), -type.getDimSize(0), type.getDimSize(1));
+  Value diagonal = node.binary<loom::AddOp>(node.iota(type, 0), offset);
   bool upper = node.intAttribute("upper", 1);
   Value keep =
       node.compare(upper ? loom::Direction::GE : loom::Direction::LE, node.iota(type, 1), diagonal);
@@ -199,10 +203,10 @@ static LogicalResult importOneHot(Node &node) {
   shape.insert(shape.begin() + *axis, classes);
   for (int64_t i = 0; i < rank; ++i)
     dims.push_back(i < *axis ? i : i + 1);
-  if (!index || !isReasonable(shape))
+  Value spread = node.broadcast(index, shape, dims);
+  if (!spread)
     return failure();
-  Value isOn = node.compare(loom::Direction::EQ, node.broadcast(index, shape, dims),
-                            node.iota(getTensorType(index).clone(shape), *axis));
+  Value isOn = node.compare(loom::Direction::EQ, spread, node.iota(getTensorType(spread), *axis));
   auto value = [&](int64_t i) { return node.reshape(node.slice(values, 0, i, i + 1), {}); };
   return node.setResult(node.select(isOn, value(1), value(0)));
 }
@@ -227,6 +231,19 @@ static Value padDim(Node &node, Value x, int64_t dim, int64_t before, int64_t af
     return x;
   size = getShape(x)[dim];
   if (mode != "constant") {
+    // The place that each element reads is computed here.
+    constexpr int64_t kLargest = int64_t(1) << 24;
+    if (size == 0) {
+      node.error() << "dimension " << dim << " of " << toString(getShape(x))
+                   << " has no elements to repeat in mode '" << mode << "'; pad with a constant";
+      return {};
+    }
+    if (size > kLargest - before - after) {
+      node.error() << "dimension " << dim << " would have " << size + before + after
+                   << " elements, of at most " << kLargest << " in mode '" << mode
+                   << "'; pad with a constant";
+      return {};
+    }
     Dims indices;
     for (int64_t i = -before; i < size + after; ++i)
       indices.push_back(reflect(mode, i, size));

@@ -160,6 +160,12 @@ Value GraphImporter::getSubgraphTensor(StringRef name, const Emitter &reader) {
 }
 
 FailureOr<SmallVector<Value>> GraphImporter::importSubgraph(ValueRange inputs) {
+  if (static_cast<int>(inputs.size()) != graph.input_size()) {
+    StringRef node = StringRef(prefix).drop_back();
+    return emitError(NameLoc::get(builder.getStringAttr(node)))
+           << "graph '" << graph.name() << "' of node '" << node << "' has " << graph.input_size()
+           << " inputs, expected " << inputs.size();
+  }
   if (failed(sortNodes()))
     return failure();
   for (auto [input, value] : llvm::zip_equal(graph.input(), inputs))

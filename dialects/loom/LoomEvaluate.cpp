@@ -11,6 +11,7 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/LoomEvaluate.h"
 #include "dialects/loom/LoomScalars.h"
+#include "dialects/loom/Padding.h"
 
 #include <cstring>
 
@@ -145,29 +146,15 @@ HostTensor gridloom::loom::combine(dist::ReductionKind kind, ArrayRef<HostTensor
   });
 }
 
-namespace {
-
-template <typename T> T reductionIdentity(dist::ReductionKind kind) {
-  switch (kind) {
-  case dist::ReductionKind::Sum:
-    return T{0};
-  case dist::ReductionKind::Prod:
-    return T{1};
-  case dist::ReductionKind::Max:
-  case dist::ReductionKind::Min: {
-    bool lowest = kind == dist::ReductionKind::Max;
-    if constexpr (std::same_as<T, double>)
-      return lowest ? -INFINITY : INFINITY;
-    else if constexpr (Integer64<T>)
-      return lowest ? std::numeric_limits<T>::min() : std::numeric_limits<T>::max();
-    else
-      return lowest ? -Exact::infinity() : Exact::infinity();
-  }
-  }
-  llvm_unreachable("unknown reduction");
+FailureOr<HostTensor> gridloom::loom::getNeutral(Operation *op, dist::ReductionKind kind,
+                                                 const HostTensor &input) {
+  Type element = cast<RankedTensorType>(op->getResult(0).getType()).getElementType();
+  FailureOr<HostTensor> neutral = HostTensor::fromAttribute(
+      DenseElementsAttr::get(RankedTensorType::get({}, element), getNeutralElement(element, kind)));
+  if (failed(neutral))
+    return op->emitOpError() << "has no meaning for elements of type " << element;
+  return input.getKind() == ElementKind::Exact ? neutral->toExactMode() : *neutral;
 }
-
-} // namespace
 
 Results ReduceOp::evaluate(ArrayRef<HostTensor> operands) {
   const HostTensor &input = operands[0];
@@ -177,9 +164,12 @@ Results ReduceOp::evaluate(ArrayRef<HostTensor> operands) {
       kept.push_back(dim);
   HostTensor rows = groupDims(input, {}, kept, getDims());
   int64_t count = rows.getShape()[1], length = rows.getShape()[2];
+  FailureOr<HostTensor> neutral = getNeutral(*this, getKind(), input);
+  if (failed(neutral))
+    return failure();
   return withComputeType(input.getKind(), [&](auto sample) -> Results {
     using T = decltype(sample);
-    std::vector<T> values = load<T>(rows), out(count, reductionIdentity<T>(getKind()));
+    std::vector<T> values = load<T>(rows), out(count, load<T>(*neutral)[0]);
     for (int64_t i = 0; i < count; ++i)
       for (int64_t j = 0; j < length; ++j)
         out[i] = reduceScalar(getKind(), out[i], values[i * length + j]);

@@ -21,6 +21,11 @@ HostTensor contract(const HostTensor &lhs, const HostTensor &rhs, ElementKind re
 /// Reduces tensors of one shape, element by element; floats accumulate in f64.
 HostTensor combine(dist::ReductionKind kind, llvm::ArrayRef<HostTensor> tensors);
 
+/// The element with which a reduction of `input` to the result of `op` begins, as a scalar. Fails,
+/// with an error on `op`, if its elements cannot be reduced.
+llvm::FailureOr<HostTensor> getNeutral(mlir::Operation *op, dist::ReductionKind kind,
+                                       const HostTensor &input);
+
 /// loom.gather. An index outside the input is an error on `op`, or gives poison if `poisonOutside`,
 /// as padded rows of indices need it.
 llvm::FailureOr<HostTensor> evaluateGather(GatherOp op, const HostTensor &input,

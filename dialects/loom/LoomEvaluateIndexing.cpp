@@ -5,7 +5,6 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/LoomEvaluate.h"
 #include "dialects/loom/LoomScalars.h"
-#include "dialects/loom/Padding.h"
 
 #include <cstring>
 
@@ -116,13 +115,9 @@ Results ScatterOp::evaluate(ArrayRef<HostTensor> operands) {
 Results CumulativeOp::evaluate(ArrayRef<HostTensor> operands) {
   const HostTensor &input = operands[0];
   Lanes lanes(input.getShape(), getDim());
-  Type element = getOutput().getType().getElementType();
-  FailureOr<HostTensor> neutral = HostTensor::fromAttribute(DenseElementsAttr::get(
-      RankedTensorType::get({}, element), getNeutralElement(element, getKind())));
+  FailureOr<HostTensor> neutral = getNeutral(*this, getKind(), input);
   if (failed(neutral))
-    return emitOpError() << "has no meaning for elements of type " << element;
-  if (input.getKind() == ElementKind::Exact)
-    *neutral = neutral->toExactMode();
+    return failure();
   return withComputeType(input.getKind(), [&](auto sample) -> Results {
     using T = decltype(sample);
     std::vector<T> values = load<T>(input);

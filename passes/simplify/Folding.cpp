@@ -6,6 +6,7 @@
 #include "passes/simplify/Folding.h"
 
 #include <cmath>
+#include <numeric>
 
 using namespace mlir;
 using namespace gridloom;
@@ -56,7 +57,39 @@ bool gridloom::canFold(Operation *op) {
          !isa<loom::RandomBitsOp>(op);
 }
 
+/// The elements of the padded input and of all windows, which evaluating a window operation copies;
+/// 0 for other operations.
+static double countWindowElements(Operation *op) {
+  if (!isa<loom::ReduceWindowOp, loom::ConvolutionOp>(op))
+    return 0;
+  auto input = cast<RankedTensorType>(op->getOperand(0).getType());
+  auto result = cast<RankedTensorType>(op->getResult(0).getType());
+  SmallVector<double> padded(input.getShape());
+  double read = result.getNumElements();
+  if (auto window = dyn_cast<loom::ReduceWindowOp>(op)) {
+    for (auto [dim, low, high, size] :
+         llvm::zip_equal(window.getDims(), window.getLow(), window.getHigh(), window.getSizes())) {
+      padded[dim] += static_cast<double>(low) + static_cast<double>(high);
+      read *= static_cast<double>(size);
+    }
+  } else if (auto conv = dyn_cast<loom::ConvolutionOp>(op)) {
+    for (auto [i, low, high, dilation] :
+         llvm::enumerate(conv.getLow(), conv.getHigh(), conv.getInputDilations()))
+      padded[i + 2] = (padded[i + 2] - 1) * static_cast<double>(dilation) + 1 +
+                      static_cast<double>(low) + static_cast<double>(high);
+    for (int64_t size : cast<RankedTensorType>(op->getOperand(1).getType()).getShape().drop_front())
+      read *= static_cast<double>(size);
+  }
+  return std::max(read, std::accumulate(padded.begin(), padded.end(), 1.0, std::multiplies<>()));
+}
+
 static FailureOr<DenseElementsAttr> evaluate(Operation *op, ArrayRef<DenseElementsAttr> operands) {
+  constexpr double kMaxWindowElements = 0x1p22;
+  int64_t bytes = 0;
+  for (DenseElementsAttr operand : operands)
+    bytes += loom::getByteSize(operand.getType());
+  if (bytes > kMaxReadBytes || countWindowElements(op) > kMaxWindowElements)
+    return DenseElementsAttr();
   SmallVector<loom::HostTensor> tensors;
   for (DenseElementsAttr operand : operands) {
     FailureOr<loom::HostTensor> tensor = loom::HostTensor::fromAttribute(operand);
@@ -98,11 +131,16 @@ static FailureOr<DenseElementsAttr> foldSplats(Operation *op,
   return result->resizeSplat(type);
 }
 
+/// What one evaluation has computed. Without it, an expression that reads its parts twice would
+/// take time exponential in its depth.
+using KnownValues = llvm::SmallDenseMap<Value, DenseElementsAttr>;
+
 /// The values of all operands; empty if one is not known.
-static FailureOr<SmallVector<DenseElementsAttr>> evaluateOperands(Operation *op, int depth);
+static FailureOr<SmallVector<DenseElementsAttr>> evaluateOperands(Operation *op, int depth,
+                                                                  KnownValues &known);
 
 /// evaluateConstant for an expression at most `depth` operations deep.
-static FailureOr<DenseElementsAttr> evaluateConstant(Value value, int depth) {
+static FailureOr<DenseElementsAttr> evaluateConstant(Value value, int depth, KnownValues &known) {
   if (DenseElementsAttr constant = getConstant(value))
     return constant;
   Operation *op = value.getDefiningOp();
@@ -111,18 +149,24 @@ static FailureOr<DenseElementsAttr> evaluateConstant(Value value, int depth) {
   // Of operations without operands only an iota has a value at compile time; a weight does not.
   if (op->getNumOperands() == 0 && !isa<loom::IotaOp>(op))
     return DenseElementsAttr();
-  FailureOr<SmallVector<DenseElementsAttr>> operands = evaluateOperands(op, depth - 1);
+  if (DenseElementsAttr before = known.lookup(value))
+    return before;
+  FailureOr<SmallVector<DenseElementsAttr>> operands = evaluateOperands(op, depth - 1, known);
   if (failed(operands))
     return failure();
   if (operands->size() != op->getNumOperands())
     return DenseElementsAttr();
-  return evaluate(op, *operands);
+  FailureOr<DenseElementsAttr> result = evaluate(op, *operands);
+  if (succeeded(result))
+    known[value] = *result;
+  return result;
 }
 
-static FailureOr<SmallVector<DenseElementsAttr>> evaluateOperands(Operation *op, int depth) {
+static FailureOr<SmallVector<DenseElementsAttr>> evaluateOperands(Operation *op, int depth,
+                                                                  KnownValues &known) {
   SmallVector<DenseElementsAttr> operands;
   for (Value operand : op->getOperands()) {
-    FailureOr<DenseElementsAttr> value = evaluateConstant(operand, depth);
+    FailureOr<DenseElementsAttr> value = evaluateConstant(operand, depth, known);
     if (failed(value))
       return failure();
     if (!*value)
@@ -136,7 +180,8 @@ static FailureOr<SmallVector<DenseElementsAttr>> evaluateOperands(Operation *op,
 static constexpr int kDeepest = 16;
 
 FailureOr<DenseElementsAttr> gridloom::evaluateConstant(Value value) {
-  return ::evaluateConstant(value, kDeepest);
+  KnownValues known;
+  return ::evaluateConstant(value, kDeepest, known);
 }
 
 FailureOr<DenseElementsAttr> gridloom::foldOperation(Operation *op) {
@@ -154,12 +199,13 @@ FailureOr<DenseElementsAttr> gridloom::foldOperation(Operation *op) {
     if (llvm::none_of(operands, isTable) ||
         loom::getByteSize(op->getResult(0).getType()) > kMaxFoldedBytes)
       return DenseElementsAttr();
-    FailureOr<SmallVector<DenseElementsAttr>> known = evaluateOperands(op, kDeepest);
-    if (failed(known))
+    KnownValues known;
+    FailureOr<SmallVector<DenseElementsAttr>> values = evaluateOperands(op, kDeepest, known);
+    if (failed(values))
       return failure();
-    if (known->empty())
+    if (values->empty())
       return DenseElementsAttr();
-    operands = std::move(*known);
+    operands = std::move(*values);
   }
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
   if (type.getNumElements() > 0) {

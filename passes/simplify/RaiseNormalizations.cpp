@@ -13,6 +13,21 @@ namespace {
 
 RankedTensorType getTensorType(Value value) { return cast<RankedTensorType>(value.getType()); }
 
+/// Whether `op` converts floats to wider ones, or with `narrows` to narrower ones.
+bool convertsFloats(Operation *op, bool narrows) {
+  auto convert = dyn_cast_or_null<loom::ConvertOp>(op);
+  auto from = convert ? dyn_cast<FloatType>(getTensorType(convert.getInput()).getElementType())
+                      : FloatType();
+  auto to = convert ? dyn_cast<FloatType>(getTensorType(convert).getElementType()) : FloatType();
+  return from && to && (from.getWidth() < to.getWidth()) != narrows;
+}
+
+/// What `value` is the widened copy of: means of 16-bit floats are computed in f32.
+Value skipWidening(Value value) {
+  Operation *op = value.getDefiningOp();
+  return convertsFloats(op, /*narrows=*/false) ? op->getOperand(0) : value;
+}
+
 /// Follows a value backwards to the reduction that it repeats. `along` maps each dimension of the
 /// value to a dimension of the tensor it is combined with (-1 for unit dimensions).
 struct Trace {
@@ -44,11 +59,12 @@ struct Trace {
 
   template <typename OpT> OpT getAs() const { return value.getDefiningOp<OpT>(); }
 
-  /// Whether the value is a reduction of `x` over `dim` alone, aligned with the elements of x.
+  /// Whether the value is a reduction of `x`, possibly widened, over `dim` alone, aligned with the
+  /// elements of x.
   bool isReductionOf(Value x, dist::ReductionKind kind, int64_t dim) {
     auto reduce = getAs<loom::ReduceOp>();
-    if (!reduce || reduce.getInput() != x || reduce.getKind() != kind ||
-        reduce.getDims() != ArrayRef<int64_t>{dim} || !isInPlace(dim))
+    if (!reduce || (reduce.getInput() != x && skipWidening(reduce.getInput()) != x) ||
+        reduce.getKind() != kind || reduce.getDims() != ArrayRef<int64_t>{dim} || !isInPlace(dim))
       return false;
     parts.push_back(reduce);
     return true;
@@ -134,8 +150,15 @@ struct RaiseSoftmax : OpRewritePattern<loom::DivideOp> {
 // Norms
 //===----------------------------------------------------------------------===//
 
+/// Continues above the conversion of a mean that was computed in f32 back to 16 bits.
+void skipNarrowing(Trace &trace) {
+  if (Operation *op = trace.value.getDefiningOp(); convertsFloats(op, /*narrows=*/true))
+    trace.follow(op);
+}
+
 /// Matches a mean over the last dimension of `x`: sum / n or sum * (1 / n).
 bool matchMean(Trace &trace, Value x) {
+  skipNarrowing(trace);
   int64_t last = getTensorType(x).getRank() - 1;
   double count = getTensorType(x).getDimSize(last);
   if (auto divide = trace.getAs<loom::DivideOp>()) {
@@ -172,11 +195,13 @@ std::optional<Normalized> matchVariance(Trace trace, Value centred) {
   trace.follow(add, index);
   // matchMean needs to know the square, which is below the reduction.
   Trace probe = trace;
+  skipNarrowing(probe);
   if (Operation *scale = probe.value.getDefiningOp();
       scale && isa<loom::DivideOp, loom::MultiplyOp>(scale))
     probe.follow(scale);
   auto reduce = probe.getAs<loom::ReduceOp>();
-  auto square = reduce ? reduce.getInput().getDefiningOp<loom::MultiplyOp>() : loom::MultiplyOp();
+  auto square = reduce ? skipWidening(reduce.getInput()).getDefiningOp<loom::MultiplyOp>()
+                       : loom::MultiplyOp();
   if (!square || square.getLhs() != centred || square.getRhs() != centred ||
       !matchMean(trace, square))
     return std::nullopt;

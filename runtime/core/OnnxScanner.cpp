@@ -376,6 +376,9 @@ private:
   }
 
   uint64_t checkedSize(const OnnxTensor &tensor) const {
+    if (tensor.shape.size() > kMaxRank)
+      fail(name + ": '" + tensor.name + "' has " + std::to_string(tensor.shape.size()) +
+           " dimensions, of at most " + std::to_string(kMaxRank));
     // A zero anywhere makes the product zero; the other factors must still not overflow.
     uint64_t size = sizeOf(tensor.type);
     bool isEmpty = false;

@@ -25,6 +25,9 @@
 
 namespace gridloom::rt {
 
+/// The most dimensions of a tensor, as in numpy. Tensors are walked recursively.
+inline constexpr size_t kMaxRank = 64;
+
 /// Numbers of 2 or 4 bits, several in a byte, the first in the lowest bits.
 struct PackedNumbers {
   /// i4, u4, i2, u2, f4e2m1

@@ -396,6 +396,12 @@ REFUSALS = {
         "B [3, 1, 16] and scales [4] are not those of N = 3, K = 32 in blocks of 32",
     ),
     "Attention": ([rand(1, 2, 4), rand(4, 12), rand(12)], dict(num_heads=5), "cannot split [1, 2, 4] into 5 heads"),
+    "Attention of vectors": (
+        [rand(4), rand(4)],
+        dict(num_heads=1),
+        "the product of input and weights is [], expected [batch, length, columns]",
+    ),
+    "QLinearGlobalAveragePool": ([quantized(4), *scaled(quantized(1))[1:], *scaled(quantized(1))[1:]], {}, "input [4] has no spatial dimensions"),
     "GroupQueryAttention": (
         [rand(1, 2, 8), rand(1, 2, 8), rand(1, 2, 8), None, None, np.array([1], np.int32), np.array(2, np.int32)],
         dict(num_heads=2, kv_num_heads=2),
@@ -412,9 +418,10 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("op", REFUSALS)
-def test_refused(tmp_path, op):
-    inputs, attributes, message = REFUSALS[op]
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refused(tmp_path, name):
+    inputs, attributes, message = REFUSALS[name]
+    op = name.split()[0]
     names = [f"i{k}" if value is not None else "" for k, value in enumerate(inputs)]
     given = {n: v for n, v in zip(names, inputs) if n}
     graph = helper.make_graph(

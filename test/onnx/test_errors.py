@@ -63,7 +63,23 @@ def batched_scan(batch: int):
     return model([scan], [("x", [batch, 2, 4])], opset=8)
 
 
+def branch(*inputs):
+    """A graph for If, which must have no inputs."""
+    return helper.make_graph([node("Neg", ["x"], ["z"])], "branch", [value(name, [4]) for name in inputs], [value("z", [4])])
+
+
 REFUSALS = {
+    "input of a branch": (
+        model([node("If", ["c"], name="i", then_branch=branch(), else_branch=branch("q"))], [("x", [4]), value("c", [], T.BOOL)]),
+        "graph 'branch' of node 'i' has 1 inputs, expected 0",
+    ),
+    "input of the branch taken": (
+        model(
+            [node("If", ["c"], name="i", then_branch=branch("q"), else_branch=branch())],
+            initializers=[numpy_helper.from_array(np.array(True), "c")],
+        ),
+        "graph 'branch' of node 'i' has 1 inputs, expected 0",
+    ),
     "unsupported operators together": (
         model(
             [
@@ -284,6 +300,69 @@ REFUSALS = {
     ),
     "nested loops": (nested_loops(9), "and its loops with --unroll 8, expand to more than 1048576 nodes"),
     "batched scan": (batched_scan(5000), "Scan 's': scans a batch of 5000; opset 8 batches of at most 1024"),
+    "padding of nothing": (
+        model([node("Pad", ["x", "p"], name="p", mode="wrap")], [("x", [2])], [ints("p", [-2, 3])], opset=19),
+        "Pad 'p': dimension 0 of [0] has no elements to repeat in mode 'wrap'; pad with a constant",
+    ),
+    "padding table": (
+        model([node("Pad", ["x", "p"], name="p", mode="edge")], [("x", [2])], [ints("p", [(1 << 30) - 1, 0])], opset=19),
+        "Pad 'p': dimension 0 would have 1073741825 elements, of at most 16777216 in mode 'edge'; pad with a constant",
+    ),
+    "kernel table": (
+        model([node("ConvTranspose", ["x", "w"], name="c")], [("x", [1, 1, 1]), ("w", [1, 1, 1 << 30])]),
+        "ConvTranspose 'c': a kernel of 1073741824 elements is larger than the 16777216 that can be mirrored",
+    ),
+    "blocks of scales": (
+        model(
+            [node("DequantizeLinear", ["x", "s"], name="d", axis=0, block_size=1 << 39)],
+            [value("x", [1 << 40], T.UINT8), ("s", [2])],
+            opset=21,
+        ),
+        "DequantizeLinear 'd': dimension 0 of [1099511627776] has more than the 16777216 elements that can be scaled in blocks",
+    ),
+    "blocks of an image": (
+        model(
+            [node("Col2Im", ["x", "i", "b"], name="c")],
+            [("x", [1, 4, 1])],
+            [ints("i", [65536] * 4), ints("b", [65536] * 4)],
+            opset=18,
+        ),
+        "Col2Im 'c': cannot make images of [65536, 65536, 65536, 65536] from blocks of [65536, 65536, 65536, 65536] in [1, 4, 1]",
+    ),
+    "rank of indices": (
+        model([node("GatherND", ["x", "i"], name="g")], initializers=[ints("i", 1)]),
+        "GatherND 'g': indices [] do not index [4] from dimension 0 on",
+    ),
+    "condition of integers": (
+        model(
+            [node("Constant", [], ["c"], value=ints("", [1, 0])), node("Constant", [], ["f"], value_floats=[1.0, 2.0]),
+             node("Where", ["c", "f", "f"], name="w")]
+        ),
+        "Where 'w': the condition is 'tensor<2xi64>', expected booleans; convert it (Cast)",
+    ),
+    "bounds of another type": (
+        model([node("Constant", [], ["f"], value_floats=[1.0, 2.0]), node("Clip", ["f", "i"], name="c")], initializers=[ints("i", 1)]),
+        "'loom.maximum' op",
+    ),
+    "rank of a constant": (
+        model(
+            [node("Constant", [], ["c"], value=T(data_type=T.FLOAT, dims=[1] * 100 + [2], raw_data=bytes(8))),
+             node("Neg", ["c"])]
+        ),
+        "has 101 dimensions, of at most 64",
+    ),
+    "rank of an input": (
+        model([RELU], [("x", [1] * 100)]),
+        "input 'x' has the impossible shape [1, 1, 1, 1, 1, 1, 1, 1, ... of 100 dimensions]",
+    ),
+    "classes": (
+        model(
+            [node("OneHot", ["i", "d", "v"], name="o")],
+            [value("i", [1000], T.INT64)],
+            [ints("d", 1 << 40), numpy_helper.from_array(np.float32([0, 1]), "v")],
+        ),
+        "OneHot 'o': the result would have the impossible shape [1000, 1099511627776]",
+    ),
     "resize table": (
         model(
             [node("Resize", ["x", "", "k"], name="r", mode="cubic")],

@@ -225,6 +225,66 @@ def test_a_split_state_stays_split(tmp_path):
     assert "plan.while" in program and "plan.group" not in program
 
 
+def counting_loop(path, trips, start, stacks):
+    """Adds 1 until the sum is 5, at most `trips` times; `start` is the first condition, an input of the model if it is None."""
+    body = helper.make_graph(
+        [node("Add", "v one", "v_out"), node("Less", "v_out five", "go")] + [node("Neg", "v", "negative")] * stacks,
+        "body",
+        [info("i", I, []), info("c", B, []), info("v", F, [])],
+        [info("go", B, []), info("v_out", F, [])] + [info("negative", F, [])] * stacks,
+    )
+    constants = {"trips": np.array(trips), "one": np.float32(1), "five": np.float32(5)}
+    return write(
+        path,
+        [helper.make_node("Loop", ["trips", "start", "x"], ["y"] + ["z"] * stacks, name="counting", body=body)],
+        [info("x", F, [])] + [info("start", B, [])] * (start is None),
+        [info("y", F, [])] + [info("z", F, ["n"])] * stacks,
+        {name: np.asarray(value) for name, value in constants.items()} | ({} if start is None else {"start": np.array(start)}),
+    )
+
+
+def test_a_loop_that_only_its_condition_ends(tmp_path):
+    path = counting_loop(tmp_path / "m.onnx", 2**63 - 1, True, stacks=False)
+    check(path, [{"x": np.array(x, np.float32)} for x in (0, 3, 9)], "")
+
+
+@pytest.mark.parametrize("trips, start", [(7, False), (0, True)])
+def test_a_loop_that_never_starts_stacks_no_rows(tmp_path, trips, start):
+    path = counting_loop(tmp_path / "m.onnx", trips, start, stacks=True)
+    check(path, [{"x": np.array(2, np.float32)}], "")
+
+
+def test_a_scan_of_nothing(tmp_path):
+    body = helper.make_graph([node("Neg", "a", "b")], "body", [info("a", F, [3])], [info("b", F, [3])])
+    path = write(
+        tmp_path / "m.onnx",
+        [helper.make_node("Scan", ["x"], ["y"], name="scan", body=body, num_scan_inputs=1)],
+        [info("x", F, [0, 3])],
+        [info("y", F, ["n", 3])],
+    )
+    plan = gridloom.compile(path, tmp_path / "m.plan", mesh="")  # ONNX Runtime refuses to run it
+    with gridloom.load(plan, threads=1) as session:
+        assert session.run({"x": np.zeros((0, 3), np.float32)})["y"].shape == (0, 3)
+
+
+def test_a_loop_that_may_not_start_says_so(tools, tmp_path):
+    body = helper.make_graph(
+        [node("Identity", "c", "go"), node("Neg", "v", "v_out"), node("Abs", "v", "size")],
+        "body",
+        [info("i", I, []), info("c", B, []), info("v", F, [])],
+        [info("go", B, []), info("v_out", F, []), info("size", F, [])],
+    )
+    path = write(
+        tmp_path / "m.onnx",
+        [helper.make_node("Loop", ["trips", "start", "x"], ["y", "z"], name="maybe", body=body)],
+        [info("x", F, []), info("start", B, [])],
+        [info("y", F, []), info("z", F, ["n"])],
+        {"trips": np.array(5)},
+    )
+    said = tools.compile(path, tmp_path / "m.plan").stderr
+    assert "'maybe': may end before its 5 iterations; what it stacks is then followed by zeros" in said
+
+
 def check_on_fake_gpus(tools, fake_gpus, path, cases, folder, options):
     """Compiles once and runs every case in its own process, on fake GPUs that report errors there."""
     plan = folder / "cuda.plan"

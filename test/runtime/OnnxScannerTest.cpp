@@ -244,6 +244,8 @@ TEST_F(OnnxScannerTest, SizesMustMatchShapes) {
   EXPECT_THAT(
       scanError(modelOf({tensor("w", kF32, {int64_t(1) << 40, int64_t(1) << 40}).bytes(9, "")})),
       HasSubstr("impossible shape"));
+  EXPECT_THAT(scanError(modelOf({tensor("w", kF32, std::vector<int64_t>(65, 1))})),
+              HasSubstr("'w' has 65 dimensions, of at most 64"));
   EXPECT_THAT(scanError(modelOf({tensor("w", kF32, {0}), tensor("w", kF32, {0})})),
               HasSubstr("two tensors are called 'w'"));
   auto path = write(modelOf({tensor("w", kI64, {3}).packed(7, {1, 2})}));

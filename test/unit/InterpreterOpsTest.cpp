@@ -398,6 +398,12 @@ TEST_F(InterpreterOps, Reduces) {
               ElementsAre(-4));
   EXPECT_THAT(values("loom.reduce prod %a dims = [1] : (tensor<2x3xf32>) -> tensor<2xf32>", {x}),
               ElementsAre(15, -16));
+  // Of nothing, in the element's width.
+  HostTensor none = HostTensor::fromInts(ElementKind::I32, {2, 0}, {});
+  EXPECT_THAT(values("loom.reduce max %a dims = [1] : (tensor<2x0xi32>) -> tensor<2xi32>", {none}),
+              ElementsAre(-0x1p31, -0x1p31));
+  EXPECT_THAT(values("loom.reduce min %a dims = [1] : (tensor<2x0xi32>) -> tensor<2xi32>", {none}),
+              ElementsAre(0x1p31 - 1, 0x1p31 - 1));
   // Sums are accumulated in f64: f32's 24 bits would lose the ones beside 2^24.
   EXPECT_THAT(values("loom.reduce sum %a dims = [0] : (tensor<4xf32>) -> tensor<f32>",
                      {floats({4}, {0x1p24, 1, 1, -0x1p24})}),

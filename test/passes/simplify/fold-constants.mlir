@@ -121,3 +121,49 @@ func.func @random() -> tensor<4xui32> {
   %1 = loom.and %0, %mask : tensor<4xui32>
   return %1 : tensor<4xui32>
 }
+
+// -----
+
+// A splat may stand for more elements than a machine has; a window may reach far into padding.
+// CHECK-LABEL: func.func @too_much_to_read
+// CHECK: loom.reduce sum
+// CHECK: loom.gather
+// CHECK: loom.reduce_window max
+func.func @too_much_to_read() -> (tensor<f32>, tensor<1xf32>, tensor<1xf32>) {
+  %all = loom.constant dense<1.0> : tensor<1099511627776xf32>
+  %at = loom.constant dense<3> : tensor<1xi64>
+  %few = loom.constant dense<[1.0, 2.0]> : tensor<2xf32>
+  %0 = loom.reduce sum %all dims = [0] : (tensor<1099511627776xf32>) -> tensor<f32>
+  %1 = loom.gather %all, %at dim = 0 : (tensor<1099511627776xf32>, tensor<1xi64>) -> tensor<1xf32>
+  %2 = loom.reduce_window max %few dims = [0] sizes = [2] strides = [1073741824] low = [1073741822] high = [0] dilations = [1] : (tensor<2xf32>) -> tensor<1xf32>
+  return %0, %1, %2 : tensor<f32>, tensor<1xf32>, tensor<1xf32>
+}
+
+// -----
+
+// Each part of an expression is computed once, though it is read twice.
+// CHECK-LABEL: func.func @doubled
+// CHECK: %[[C:.*]] = loom.constant dense<{{.*}}> : tensor<2x4050xi64>
+// CHECK-NEXT: return %[[C]]
+func.func @doubled() -> tensor<2x4050xi64> {
+  %pair = loom.constant dense<[1, 2]> : tensor<2xi64>
+  %table = loom.broadcast %pair dims = [0] : (tensor<2xi64>) -> tensor<2x4050xi64>
+  %0 = loom.iota dim = 0 : tensor<2x4050xi64>
+  %1 = loom.add %0, %0 : tensor<2x4050xi64>
+  %2 = loom.add %1, %1 : tensor<2x4050xi64>
+  %3 = loom.add %2, %2 : tensor<2x4050xi64>
+  %4 = loom.add %3, %3 : tensor<2x4050xi64>
+  %5 = loom.add %4, %4 : tensor<2x4050xi64>
+  %6 = loom.add %5, %5 : tensor<2x4050xi64>
+  %7 = loom.add %6, %6 : tensor<2x4050xi64>
+  %8 = loom.add %7, %7 : tensor<2x4050xi64>
+  %9 = loom.add %8, %8 : tensor<2x4050xi64>
+  %10 = loom.add %9, %9 : tensor<2x4050xi64>
+  %11 = loom.add %10, %10 : tensor<2x4050xi64>
+  %12 = loom.add %11, %11 : tensor<2x4050xi64>
+  %13 = loom.add %12, %12 : tensor<2x4050xi64>
+  %14 = loom.add %13, %13 : tensor<2x4050xi64>
+  %15 = loom.add %14, %14 : tensor<2x4050xi64>
+  %sum = loom.add %15, %table : tensor<2x4050xi64>
+  return %sum : tensor<2x4050xi64>
+}

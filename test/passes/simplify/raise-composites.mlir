@@ -144,6 +144,33 @@ func.func @layer_norm_plain(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
   return %10 : tensor<8x4xf32>
 }
 
+// Means of 16-bit floats are computed in f32.
+// CHECK-LABEL: func.func @layer_norm_of_16_bits
+// CHECK-SAME: %[[X:[^:]*]]: tensor<8x4xf16>
+// CHECK: %[[S:.*]] = loom.constant dense<1.000000e+00> : tensor<4xf16>
+// CHECK-NEXT: loom.layer_norm %[[X]], %[[S]] epsilon
+// CHECK-NEXT: return
+func.func @layer_norm_of_16_bits(%x: tensor<8x4xf16>) -> tensor<8x4xf16> {
+  %n = loom.constant dense<4.0> : tensor<8xf32>
+  %e = loom.constant dense<1.0e-3> : tensor<8xf16>
+  %0 = loom.convert %x : (tensor<8x4xf16>) -> tensor<8x4xf32>
+  %1 = loom.reduce sum %0 dims = [1] : (tensor<8x4xf32>) -> tensor<8xf32>
+  %2 = loom.divide %1, %n : tensor<8xf32>
+  %3 = loom.convert %2 : (tensor<8xf32>) -> tensor<8xf16>
+  %4 = loom.broadcast %3 dims = [0] : (tensor<8xf16>) -> tensor<8x4xf16>
+  %5 = loom.subtract %x, %4 : tensor<8x4xf16>
+  %6 = loom.multiply %5, %5 : tensor<8x4xf16>
+  %7 = loom.convert %6 : (tensor<8x4xf16>) -> tensor<8x4xf32>
+  %8 = loom.reduce sum %7 dims = [1] : (tensor<8x4xf32>) -> tensor<8xf32>
+  %9 = loom.divide %8, %n : tensor<8xf32>
+  %10 = loom.convert %9 : (tensor<8xf32>) -> tensor<8xf16>
+  %11 = loom.add %10, %e : tensor<8xf16>
+  %12 = loom.sqrt %11 : tensor<8xf16>
+  %13 = loom.broadcast %12 dims = [0] : (tensor<8xf16>) -> tensor<8x4xf16>
+  %14 = loom.divide %5, %13 : tensor<8x4xf16>
+  return %14 : tensor<8x4xf16>
+}
+
 // In the form of Llama's exporters: the square by pow or multiply, a reciprocal, the weight first.
 // CHECK-LABEL: func.func @rms_norm
 // CHECK-SAME: %[[X:[^:]*]]: tensor<2x3x4xf32>{{.*}}, %[[S:[^:]*]]: tensor<4xf32>
