@@ -159,7 +159,7 @@ class Session:
 
     def save(self, path: str | os.PathLike, progress: Progress | None = None) -> None:
         """Writes all states as a checkpoint, a folder at `path`, as `gridloom train` does; an existing checkpoint there is replaced once
-        the new one is complete."""
+        the new one is complete. Raises Error, and changes nothing, if anything else is there, or if the path is in the plan."""
         with self._taken():
             self._open().save(os.fspath(path), *dataclasses.astuple(progress or Progress()))
 

@@ -676,8 +676,10 @@ gridloom_status gridloom_session_save(gridloom_session *session, const char *pat
     for (const auto &[name, wanted] : listWanted(*session))
       checkpoint.states[name] = session->runner->getState(name);
     session->runner->agree("saving the checkpoint", [&] {
-      if (session->runner->getSession(-1).getRank() == 0)
+      if (const Session &here = session->runner->getSession(-1); here.getRank() == 0) {
+        here.getPlan().requireOutside("checkpoint", path);
         checkpoint.write(path);
+      }
       return checkpoint.progress;
     });
   });

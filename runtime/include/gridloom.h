@@ -273,9 +273,9 @@ typedef struct gridloom_progress {
   int64_t samples; /* of the data; 0: unknown */
   uint64_t seed;   /* of the samples' order */
 } gridloom_progress;
-/* Writes all states and the progress as a checkpoint, the folder `path`; one of this name is
-   replaced once the new one is whole. With ranks from the environment all ranks call it and rank 0
-   writes. */
+/* Writes all states and the progress as a checkpoint, the folder `path`; a checkpoint of this name
+   is replaced once the new one is whole. Whatever else has this name is refused, and so is a place
+   in the plan. With ranks from the environment all ranks call it and rank 0 writes. */
 GRIDLOOM_API gridloom_status gridloom_session_save(gridloom_session *session, const char *path,
                                                    const gridloom_progress *progress);
 /* Gives all states the values of the checkpoint `path`, or of the latest step-NUMBER in it, which

@@ -433,6 +433,30 @@ TEST_F(CApi, StatesAreWhole) {
   EXPECT_EQ(gridloom_session_restore(session, "/nowhere", nullptr), GRIDLOOM_INVALID_ARGUMENT);
 }
 
+TEST_F(CApi, NoCheckpointReplacesAnythingElse) {
+  PlanBuilder builder = makePlan(1);
+  PlanBuilder::addState(builder.stages[0], "w", {2}, {2});
+  open(std::move(builder));
+  gridloom_progress progress = {};
+  auto save = [&](const std::filesystem::path &path) {
+    return gridloom_session_save(session, path.c_str(), &progress);
+  };
+  std::filesystem::path other = folder.getPath() / "other", plan = folder.getPath() / "model.plan";
+  std::filesystem::create_directory(other);
+  test::writeFile(other / "thesis.tex", "mine");
+  for (const std::filesystem::path &path : {other, other / "thesis.tex"}) {
+    EXPECT_EQ(save(path), GRIDLOOM_INVALID_ARGUMENT);
+    EXPECT_THAT(gridloom_last_error(), HasSubstr("exists and is not a checkpoint"));
+  }
+  for (const std::filesystem::path &path : {plan, plan / "checkpoint"}) {
+    EXPECT_EQ(save(path), GRIDLOOM_INVALID_ARGUMENT);
+    EXPECT_THAT(gridloom_last_error(), HasSubstr(" is inside the plan "));
+  }
+  EXPECT_TRUE(std::filesystem::is_regular_file(other / "thesis.tex"));
+  EXPECT_TRUE(std::filesystem::exists(plan / "manifest.json"));
+  EXPECT_FALSE(std::filesystem::exists(plan / "checkpoint"));
+}
+
 TEST_F(CApi, SchedulesAndOrdersNeedNoSession) {
   double factor = 0;
   ASSERT_EQ(gridloom_schedule_factor("linear(warmup=2)", 4, 3, &factor), GRIDLOOM_OK);
