@@ -154,11 +154,12 @@ HostArray gridloom::rt::generate(const Generator &generator, const std::string &
   return array;
 }
 
-HostArray gridloom::rt::readInput(const std::string &text) {
+HostArray gridloom::rt::readInput(const std::string &text,
+                                  std::vector<std::shared_ptr<const MappedFile>> *files) {
   std::error_code error;
   if (!text.ends_with(".npy") && !std::filesystem::exists(text, error))
     throw refuse("there is no file '" + text + "'; the value of an input is " + kInputGrammar);
-  return readNpy(text);
+  return readNpy(text, files);
 }
 
 HostArray gridloom::rt::adaptInput(const HostArray &array, const std::string &text,

@@ -259,7 +259,7 @@ void Job::chooseSpecialisation(const Entry &entry) {
     bool known = std::any_of(entry.specialisations.begin(), entry.specialisations.end(),
                              [&](const auto &s) { return s.findInput(name); });
     if (known && !Generator::parse(spec))
-      inputs[name] = readInput(spec);
+      inputs[name] = readInput(spec, &files);
   }
   auto fits = [&](const EntrySpecialisation &candidate) {
     if (!candidate.binds(dims))
@@ -361,7 +361,12 @@ JobRank Job::start(const World &world, Transport &transport, SessionOptions opti
   return rank;
 }
 
-RunStats Job::run(Session &session) const { return session.run(settings.entry, dims); }
+RunStats Job::run(Session &session) const {
+  RunStats stats = session.run(settings.entry, dims);
+  for (const std::shared_ptr<const MappedFile> &file : files)
+    file->requireUnchanged(); // else the outputs may be of what another program was writing
+  return stats;
+}
 
 int Job::launch(const RankMain &main) const {
   return runRanks(settings, plan->getMesh().getNumRanks(), main);

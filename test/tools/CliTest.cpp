@@ -366,6 +366,17 @@ TEST_F(Cli, InterruptEndsTheJob) {
   EXPECT_EQ(job.wait().code, 130);
 }
 
+TEST_F(Cli, AnInputThatIsRewrittenEndsTheJob) {
+  std::string x = writeX();
+  Process job(folder.getPath(), {"run", plan, "--input", "x=" + x, "--repeat", "1000000"});
+  ASSERT_EQ(job.awaitRuns().size(), 2u);
+  fs::resize_file(x, 0); // as numpy.save begins
+  Result result = job.wait();
+  EXPECT_EQ(result.code, 1) << result.out;
+  EXPECT_THAT(result.err, MatchesRegex("error: [^\n]*x.npy: was changed while it is in use: it had "
+                                       "192 bytes and has 0;[^\n]*\n"));
+}
+
 TEST_F(Cli, OtherLaunchersAreJoined) {
   std::string output = (folder.getPath() / "results").string(), x = writeX();
   auto start = [&](int rank, int size) {
