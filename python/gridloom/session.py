@@ -175,7 +175,8 @@ class Session:
             self._open().reset_states()
 
     def write_trace(self, path: str | os.PathLike) -> None:
-        """Writes the last run for Perfetto; the session must have been loaded with `trace=True`."""
+        """Writes the last run for Perfetto; the session must have been loaded with `trace=True`. A trace at `path` is replaced; another
+        file is refused."""
         with self._taken():
             self._open().write_trace(os.fspath(path))
 

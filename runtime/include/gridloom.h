@@ -324,8 +324,9 @@ typedef struct gridloom_stats {
 } gridloom_stats;
 GRIDLOOM_API gridloom_status gridloom_session_stats(const gridloom_session *session,
                                                     gridloom_stats *stats);
-/* Writes the last run as a file for Perfetto or chrome://tracing; needs options.trace. With ranks
-   from the environment all ranks call it and rank 0 writes. */
+/* Writes the last run as a file for Perfetto or chrome://tracing; needs options.trace. A trace of
+   this name is replaced, another file is refused. With ranks from the environment all ranks call it
+   and rank 0 writes. */
 GRIDLOOM_API gridloom_status gridloom_session_write_trace(gridloom_session *session,
                                                           const char *path);
 
