@@ -82,7 +82,8 @@ void gridloom::rt::addPlanOptions(CLI::App &verb, JobSettings &settings) {
                 "submit steps one by one, not captured; on GPUs, not as CUDA graphs");
   verb.add_flag("-v,--verbose", settings.verbose, "print decisions and their reasons");
   verb.add_flag("--verify-model", settings.verifyModel,
-                "check the model file's SHA-256 also where it is large and older than the plan");
+                "check the model file's SHA-256 also where it is large and older than the plan; "
+                "files of external data above 32 MiB are always compared by samples");
 }
 
 //===----------------------------------------------------------------------===//

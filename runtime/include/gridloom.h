@@ -157,10 +157,12 @@ typedef struct gridloom_session_options {
   /* .onnx, .safetensors or a checkpoint's folder to use instead of the model's; NULL: the model's
    */
   const char *weights;
-  uint32_t verify_model; /* not 0: check the model file's SHA-256 also if large and old */
-  uint32_t trace;        /* not 0: keep times for gridloom_session_write_trace */
-  uint32_t serialize;    /* not 0: let communication overlap nothing */
-  uint32_t deadline_ms;  /* a peer without progress for so long is an error; 0: 300000 */
+  /* not 0: check the model file's SHA-256 also if large and old; of files of external data above
+     32 MiB only samples are compared in any case */
+  uint32_t verify_model;
+  uint32_t trace;       /* not 0: keep times for gridloom_session_write_trace */
+  uint32_t serialize;   /* not 0: let communication overlap nothing */
+  uint32_t deadline_ms; /* a peer without progress for so long is an error; 0: 300000 */
   /* a name of `gridloom run --transport`: "local", "nccl", "loopback" (see its --help);
      NULL: by the plan's target */
   const char *transport;
