@@ -319,6 +319,11 @@ TEST(Launch, StoppedRankMeetsTheDeadline) {
               AllOf(HasSubstr("missing rank 2"), HasSubstr("1500 ms")));
 }
 
+static void handleSignals(void (*handler)(int)) {
+  for (int each : {SIGINT, SIGTERM, SIGHUP}) // a shell ignores some of them in background jobs
+    signal(each, handler);
+}
+
 /// Runs a launch of 3 sleeping ranks in a child process and sends it `signal`. The ranks write to a
 /// pipe when they have started; it closes when all of them have ended.
 static void interruptLaunch(int signal, int expectedStatus) {
@@ -327,6 +332,7 @@ static void interruptLaunch(int signal, int expectedStatus) {
   pid_t launcher = fork();
   if (launcher == 0) {
     close(ends[0]);
+    handleSignals(SIG_DFL);
     freopen("/dev/null", "w", stderr);
     int code = launchRanks(3, {}, [&](const World &, Transport &) {
       (void)!write(ends[1], "x", 1);
@@ -361,6 +367,7 @@ static std::pair<int, std::string> interruptPatiently(int signal,
   pid_t launcher = fork();
   if (launcher == 0) {
     close(ends[0]);
+    handleSignals(SIG_DFL);
     freopen("/dev/null", "w", stderr);
     StopSignal stop;
     LaunchOptions options;
@@ -398,6 +405,49 @@ TEST(Launch, RanksThatHandleSignalsEndByThemselves) {
   auto linger = [](int) { usleep(3000000); }; // longer than a stopped rank would be given
   EXPECT_EQ(interruptPatiently(SIGINT, linger), std::pair(130, std::string("eee")));
   EXPECT_EQ(interruptPatiently(SIGTERM, [](int) {}), std::pair(143, std::string("eee")));
+}
+
+/// As under nohup, also where ranks handle signals.
+TEST(Launch, IgnoredSignalsEndNothing) {
+  for (bool ranksHandleSignals : {false, true}) {
+    int ends[2], go[2];
+    ASSERT_EQ(pipe(ends), 0);
+    ASSERT_EQ(pipe(go), 0);
+    pid_t launcher = fork();
+    if (launcher == 0) {
+      close(ends[0]);
+      close(go[1]);
+      handleSignals(SIG_IGN);
+      freopen("/dev/null", "w", stderr);
+      StopSignal stop;
+      LaunchOptions options;
+      options.ranksHandleSignals = ranksHandleSignals;
+      _exit(launchRanks(3, options, [&](const World &, Transport &) {
+        char byte;
+        (void)!write(ends[1], "x", 1);
+        (void)!read(go[0], &byte, 1);
+        (void)!write(ends[1], StopSignal::get() == 0 ? "e" : "s", 1);
+      }));
+    }
+    close(ends[1]);
+    close(go[0]);
+    char byte;
+    for (int rank = 0; rank < 3; ++rank)
+      ASSERT_EQ(read(ends[0], &byte, 1), 1);
+    for (int each : {SIGHUP, SIGINT, SIGTERM})
+      kill(launcher, each);
+    usleep(100000); // for the launcher to read them, if it did
+    EXPECT_EQ(write(go[1], "ggg", 3), 3);
+    std::string text;
+    while (read(ends[0], &byte, 1) == 1)
+      text += byte;
+    close(ends[0]);
+    close(go[1]);
+    int status = 0;
+    waitpid(launcher, &status, 0);
+    EXPECT_EQ(status, 0) << ranksHandleSignals;
+    EXPECT_EQ(text, "eee") << ranksHandleSignals;
+  }
 }
 
 TEST(Launch, WhatFailsAfterASignalIsReported) {

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <sys/wait.h>
@@ -55,6 +56,8 @@ public:
     };
     redirect(out, 1);
     redirect(err, 2);
+    for (int each : {SIGINT, SIGTERM, SIGHUP}) // a shell ignores some of them in background jobs
+      signal(each, SIG_DFL);
     for (const char *name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK",
                              "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID"})
       unsetenv(name);
