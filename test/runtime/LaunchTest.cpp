@@ -15,11 +15,14 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <fcntl.h>
 #include <map>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 
 using namespace gridloom::rt;
 using namespace gridloom::rt::test;
@@ -507,6 +510,38 @@ TEST(RunRank, StrangersMeet) {
   auto main = [](const World &, Transport &transport) { addUp(transport, 10); };
   EXPECT_THAT(runRanks(worlds, main), testing::Each(""));
   EXPECT_THAT(runRanks(worlds, main), testing::Each("")) << "again under the same name";
+}
+
+/// A stranger at the meeting place that sends a byte now and then holds nobody up for long.
+TEST(RunRank, ASlowStrangerIsNotWaitedFor) {
+  std::string job = makeWorld(0, 2).job;
+  uint64_t hash = 0xcbf29ce484222325;
+  for (unsigned char c : job)
+    hash = (hash ^ c) * 0x100000001b3;
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  int written = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "gridloom-%u-%016llx",
+                         getuid(), static_cast<unsigned long long>(hash));
+  auto length = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + size_t(written));
+  std::atomic<bool> isOver = false;
+  std::thread stranger([&] {
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    while (!isOver && connect(fd, reinterpret_cast<sockaddr *>(&name), length) != 0)
+      usleep(1000);
+    while (!isOver && ::send(fd, "x", 1, MSG_NOSIGNAL) == 1)
+      usleep(400000); // a greeting would take 10 s
+    close(fd);
+  });
+  auto begin = std::chrono::steady_clock::now();
+  try {
+    joinLocalTransport(job, 0, 2, {.deadline = std::chrono::milliseconds(1000)});
+    ADD_FAILURE() << "rank 1 has not come";
+  } catch (const Error &error) {
+    EXPECT_THAT(error.what(), HasSubstr("is not complete after 1000 ms; missing rank 1"));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  isOver = true;
+  stranger.join();
 }
 
 /// Signals that the program handles do not interrupt ranks that wait for others to join.
