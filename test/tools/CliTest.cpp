@@ -684,6 +684,16 @@ TEST_F(Cli, BenchOfCollectivesCountsNothingWrong) {
   }
 }
 
+/// A narrow type must hold the sum over all ranks.
+TEST_F(Cli, BenchOfManyRanksCountsNothingWrong) {
+  for (auto [ranks, type] : {std::pair("64", "i8"), {"130", "i8"}, {"130", "u8"}, {"199", "bf16"}})
+    for (const char *name : {"all_reduce", "reduce_scatter"}) {
+      Result result = run({"bench", name, "-b", "1K", "-e", "1K", "-n", ranks, "--type", type,
+                           "--in-process", "--iters", "1", "--warmup", "0"});
+      EXPECT_EQ(result.code, 0) << ranks << " " << type << " " << result.err;
+    }
+}
+
 TEST_F(Cli, BenchOfAPlan) {
   Result result = run({"bench", plan, "--iters", "3", "--format", "json"});
   EXPECT_EQ(result.code, 0) << result.err;
