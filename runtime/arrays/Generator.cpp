@@ -10,6 +10,7 @@
 #include "runtime/core/Error.h"
 #include "support/MixBits.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <numbers>
@@ -131,6 +132,15 @@ static void checkType(const Generator &generator, const std::string &name, DataT
                (integers ? "all numbers of the generator's range" : std::string(number)));
 }
 
+/// Lowers an element that was rounded to `high` or above to the type's next number below.
+static void keepBelow(HostArray &array, int64_t index, double high) {
+  if (!std::isfinite(getElement(array, index)))
+    return; // the type does not reach that far
+  double step = std::max(std::abs(high) * 0x1p-54, 0x1p-1074);
+  for (; getElement(array, index) >= high; step *= 2)
+    setElement(array, index, high - step);
+}
+
 HostArray gridloom::rt::generate(const Generator &generator, const std::string &name, DataType type,
                                  const std::vector<int64_t> &shape, uint64_t seed) {
   checkType(generator, name, type);
@@ -150,6 +160,8 @@ HostArray gridloom::rt::generate(const Generator &generator, const std::string &
       value += generator.second * std::sqrt(-2 * std::log1p(-unit)) *
                std::cos(2 * std::numbers::pi * toUnit(mixBits(key + 2 * uint64_t(i) + 1)));
     setElement(array, i, value);
+    if (generator.kind == Generator::Uniform)
+      keepBelow(array, i, generator.second);
   }
   return array;
 }
