@@ -173,14 +173,28 @@ class Program(BackendRep):
         self._folder = tempfile.TemporaryDirectory(prefix="gridloom-backend-", dir=base)
         for tensor in model.graph.initializer:
             for entry in tensor.external_data:
-                linked = Path(self._folder.name) / entry.value
-                if entry.key == "location" and base and not linked.exists():
+                location = Path(entry.value)
+                if entry.key != "location" or location.is_absolute() or ".." in location.parts:
+                    continue  # the compiler refuses what is not beside the model
+                linked = Path(self._folder.name) / location
+                if base and not linked.exists():
                     linked.parent.mkdir(parents=True, exist_ok=True)
                     os.link(base / entry.value, linked)  # plans read weights from beside the model
 
     def _key(self, values: Mapping[str, np.ndarray]) -> tuple:
         fixed = tuple((n, values[n].dtype.str, values[n].shape, values[n].tobytes()) for n in sorted(self._fixed))
-        return tuple(value.shape for value in values.values()), fixed
+        return tuple(sorted((name, value.dtype.name, value.shape) for name, value in values.items())), fixed
+
+    def _require_inputs(self, names: Iterable[str]) -> None:
+        """Raises ValueError unless `names` are the model's inputs; an optional one may be left out."""
+        optional = {i.name for i in self.model.graph.input if i.type.HasField("optional_type")}
+        takes = f"the model takes {', '.join(self.inputs) or 'no inputs'}"
+        for name in names:
+            if name not in self.inputs:
+                raise ValueError(f"there is no input {name!r}; {takes}")
+        for name in self.inputs:
+            if name not in names and name not in optional:
+                raise ValueError(f"input {name!r} is missing; {takes}")
 
     def compile(self, values: Mapping[str, np.ndarray]) -> Session:
         """The session for inputs like `values`."""
@@ -205,6 +219,7 @@ class Program(BackendRep):
         for name, value in inputs.items():
             if value is None or isinstance(value, list) and any(isinstance(v, np.ndarray) for v in value):
                 raise ValueError(f"input {name!r} is a sequence or absent; only tensors can be given")
+        self._require_inputs(inputs)
         values = {name: np.asarray(value) for name, value in inputs.items()}
         session = self.compile(values)
         # Inputs that nothing reads are not in the plan.

@@ -56,7 +56,7 @@ class Progress:
 class Session:
     """A plan, loaded on all its ranks. Make one with `gridloom.load`.
 
-    Calls from several threads take turns. Errors of the runtime are `gridloom.Error`; after one whose code is
+    Calls from several threads take turns. A signal handler that interrupts a call can make no other call of the session but `abort`. Errors of the runtime are `gridloom.Error`; after one whose code is
     INVALID_ARGUMENT or INVALID_PLAN the session still works. Under a launcher (`ranks="environment"`) a `run` that one
     rank refuses ends the job on all, since the others wait for it. A process forked after `load` cannot use the session."""
 
@@ -114,7 +114,7 @@ class Session:
                     self.abort(str(error))
                 raise
             self._open().run(entry, dict(dims or {}))
-            return {name: value and _array(*value) for name, value in self._native.outputs().items()}
+            return {name: value and _array(*value) for name, value in self._open().outputs().items()}
 
     def run_async(self, inputs: Mapping | None = None, **options) -> Future:
         """Like `run`, on another thread; returns a future of the outputs at once. Runs take place in the order of submission."""
@@ -145,7 +145,7 @@ class Session:
             }
 
     def get_state(self, name: str) -> np.ndarray:
-        """The whole value of a state, as a new array."""
+        """The whole value of a state, as an array of the caller's own."""
         with self._taken():
             value = self._open().get_state(name)
             return value and _array(*value)
@@ -159,7 +159,7 @@ class Session:
 
     def save(self, path: str | os.PathLike, progress: Progress | None = None) -> None:
         """Writes all states as a checkpoint, a folder at `path`, as `gridloom train` does; an existing checkpoint there is replaced once
-        the new one is complete."""
+        the new one is complete. Raises Error, and changes nothing, if anything else is there, or if the path is in the plan."""
         with self._taken():
             self._open().save(os.fspath(path), *dataclasses.astuple(progress or Progress()))
 
@@ -175,7 +175,8 @@ class Session:
             self._open().reset_states()
 
     def write_trace(self, path: str | os.PathLike) -> None:
-        """Writes the last run for Perfetto; the session must have been loaded with `trace=True`."""
+        """Writes the last run for Perfetto; the session must have been loaded with `trace=True`. A trace at `path` is replaced; another
+        file is refused."""
         with self._taken():
             self._open().write_trace(os.fspath(path))
 

@@ -19,11 +19,14 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <cstring>
+#include <atomic>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace nb = nanobind;
@@ -44,22 +47,78 @@ void check(gridloom_status status) {
     throw Failure{status, gridloom_last_error()};
 }
 
+//===----------------------------------------------------------------------===//
+// The end of the interpreter
+//===----------------------------------------------------------------------===//
+//
+// A daemon thread may be in a call when the interpreter ends. Until Python 3.14 a thread that takes
+// the GIL then is ended by pthread_exit, which aborts the process where it meets C++ that catches
+// or throws nothing. So other threads than the one that ends the interpreter keep away from the GIL
+// from atexit on.
+
+std::atomic<bool> isEnding = false;
+std::atomic<int> numTaking = 0; // threads that are about to take the GIL
+std::thread::id endingThread;   // set before isEnding
+
+/// Whether this thread may take the GIL. If so, endTaking is to be called once it has it.
+bool beginTaking() {
+  ++numTaking;
+  if (!isEnding || std::this_thread::get_id() == endingThread)
+    return true;
+  --numTaking;
+  return false;
+}
+void endTaking() { --numTaking; }
+
+/// Called at exit.
+void keepThreadsAway() {
+  endingThread = std::this_thread::get_id();
+  isEnding = true;
+  if (nb::cast<int>(nb::module_::import_("threading").attr("active_count")()) > 1)
+    nb::set_leak_warnings(false); // daemon threads, which do not go on, keep what they use
+  // Those that are taking it get it. A forked process waits in vain for its parent's threads.
+  nb::gil_scoped_release release;
+  for (int i = 0; i < 1000 && numTaking > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+/// Releases the GIL. Its end takes it again, or waits for the end of the process.
+class Unlocked {
+public:
+  Unlocked() : state(PyEval_SaveThread()) {}
+  Unlocked(const Unlocked &) = delete;
+  Unlocked &operator=(const Unlocked &) = delete;
+  ~Unlocked() {
+    while (!beginTaking())
+      pause();
+    PyEval_RestoreThread(state);
+    endTaking();
+  }
+
+private:
+  PyThreadState *state;
+};
+
 /// Makes a call of the C interface without the GIL. Throws what Python's signal handlers raised
 /// meanwhile (KeyboardInterrupt), else the call's failure.
 template <typename Call> void callUnlocked(Call call) {
   gridloom_status status;
   {
-    nb::gil_scoped_release release;
+    Unlocked unlocked;
     status = call();
   }
-  if (PyErr_Occurred())
+  // A signal that came after the last poll is handled before the failure becomes an exception.
+  if (PyErr_Occurred() || PyErr_CheckSignals() != 0)
     throw nb::python_error();
   check(status);
 }
 
 /// Runs Python's signal handlers, which happens only on its main thread.
 int isInterrupted(void *) {
+  if (!beginTaking())
+    return 0;
   nb::gil_scoped_acquire acquire;
+  endTaking();
   return PyErr_CheckSignals();
 }
 
@@ -93,7 +152,7 @@ size_t sizeOf(gridloom_type type) {
 /// Releases the GIL, since destroying a session waits for its run.
 struct SessionDeleter {
   void operator()(gridloom_session *session) const {
-    nb::gil_scoped_release release;
+    Unlocked unlocked;
     gridloom_session_destroy(session);
   }
 };
@@ -172,20 +231,7 @@ public:
     nb::dict result;
     for (int32_t i = 0; i < gridloom_session_num_outputs(session.get()); ++i) {
       const char *name = gridloom_session_output_name(session.get(), i);
-      gridloom_tensor tensor = {GRIDLOOM_F32, 0, nullptr, nullptr};
-      std::unique_ptr<gridloom_memory, MemoryDeleter> memory;
-      callUnlocked([&] {
-        gridloom_memory *taken = nullptr;
-        gridloom_status status = gridloom_session_take_output(session.get(), name, &tensor, &taken);
-        memory.reset(taken); // keep it even if an interrupt is thrown
-        return status;
-      });
-      if (!memory)
-        result[name] = nb::none();
-      else
-        result[name] = describe(tensor, nb::capsule(memory.release(), [](void *p) noexcept {
-                                  gridloom_memory_release(static_cast<gridloom_memory *>(p));
-                                }));
+      result[name] = take(&gridloom_session_take_output, name);
     }
     return result;
   }
@@ -211,11 +257,9 @@ public:
     return result;
   }
 
-  /// A copy of a state as (type, shape, bytes); None if it is in another process.
+  /// A state as (type, shape, bytes); None if it is in another process.
   nb::object getState(const std::string &name) {
-    gridloom_tensor tensor = {GRIDLOOM_F32, 0, nullptr, nullptr};
-    callUnlocked([&] { return gridloom_session_get_state(session.get(), name.c_str(), &tensor); });
-    return tensor.data ? nb::object(copy(tensor)) : nb::none();
+    return take(&gridloom_session_take_state, name.c_str());
   }
 
   void setState(const std::string &name, int type, const std::vector<int64_t> &shape,
@@ -262,22 +306,25 @@ private:
     return size;
   }
 
-  /// (type, shape, bytes) of memory that `owner` keeps alive.
-  static nb::tuple describe(const gridloom_tensor &tensor, const nb::capsule &owner) {
+  /// An output or state as (type, shape, bytes), in memory that the bytes own; None if it is in
+  /// another process.
+  nb::object take(decltype(&gridloom_session_take_output) takeFrom, const char *name) {
+    gridloom_tensor tensor = {GRIDLOOM_F32, 0, nullptr, nullptr};
+    std::unique_ptr<gridloom_memory, MemoryDeleter> memory;
+    callUnlocked([&] {
+      gridloom_memory *taken = nullptr;
+      gridloom_status status = takeFrom(session.get(), name, &tensor, &taken);
+      memory.reset(taken); // keep it even if an interrupt is thrown
+      return status;
+    });
+    if (!memory)
+      return nb::none();
     std::vector<int64_t> shape(tensor.shape, tensor.shape + tensor.rank);
     auto *data = static_cast<uint8_t *>(tensor.data);
+    nb::capsule owner(memory.release(), [](void *p) noexcept {
+      gridloom_memory_release(static_cast<gridloom_memory *>(p));
+    });
     return nb::make_tuple(int(tensor.type), shape, OutputBytes(data, {countBytes(tensor)}, owner));
-  }
-
-  static nb::tuple copy(const gridloom_tensor &tensor) {
-    size_t size = countBytes(tensor);
-    auto memory = std::make_unique<uint8_t[]>(size);
-    std::memcpy(memory.get(), tensor.data, size);
-    gridloom_tensor copied = tensor;
-    copied.data = memory.get();
-    return describe(copied, nb::capsule(memory.release(), [](void *p) noexcept {
-                      delete[] static_cast<uint8_t *>(p);
-                    }));
   }
 
   std::unique_ptr<gridloom_plan, PlanDeleter> plan;
@@ -343,11 +390,16 @@ NB_MODULE(_native, module) {
     try {
       std::rethrow_exception(pointer);
     } catch (const Failure &failure) {
-      nb::object type = nb::module_::import_("gridloom.errors").attr("Error");
-      nb::object error = type(failure.message, int(failure.status));
-      PyErr_SetObject(type.ptr(), error.ptr());
+      try {
+        nb::object type = nb::module_::import_("gridloom.errors").attr("Error");
+        nb::object error = type(failure.message, int(failure.status));
+        PyErr_SetObject(type.ptr(), error.ptr());
+      } catch (nb::python_error &raised) { // by a signal handler
+        raised.restore();
+      }
     }
   });
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&keepThreadsAway));
   nb::class_<Events>(module, "Events")
       .def(nb::init<const std::string &, int64_t>())
       .def("scalars", &Events::scalars)

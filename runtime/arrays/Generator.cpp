@@ -10,6 +10,7 @@
 #include "runtime/core/Error.h"
 #include "support/MixBits.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <numbers>
@@ -131,6 +132,15 @@ static void checkType(const Generator &generator, const std::string &name, DataT
                (integers ? "all numbers of the generator's range" : std::string(number)));
 }
 
+/// Lowers an element that was rounded to `high` or above to the type's next number below.
+static void keepBelow(HostArray &array, int64_t index, double high) {
+  if (!std::isfinite(getElement(array, index)))
+    return; // the type does not reach that far
+  double step = std::max(std::abs(high) * 0x1p-54, 0x1p-1074);
+  for (; getElement(array, index) >= high; step *= 2)
+    setElement(array, index, high - step);
+}
+
 HostArray gridloom::rt::generate(const Generator &generator, const std::string &name, DataType type,
                                  const std::vector<int64_t> &shape, uint64_t seed) {
   checkType(generator, name, type);
@@ -150,15 +160,18 @@ HostArray gridloom::rt::generate(const Generator &generator, const std::string &
       value += generator.second * std::sqrt(-2 * std::log1p(-unit)) *
                std::cos(2 * std::numbers::pi * toUnit(mixBits(key + 2 * uint64_t(i) + 1)));
     setElement(array, i, value);
+    if (generator.kind == Generator::Uniform)
+      keepBelow(array, i, generator.second);
   }
   return array;
 }
 
-HostArray gridloom::rt::readInput(const std::string &text) {
+HostArray gridloom::rt::readInput(const std::string &text,
+                                  std::vector<std::shared_ptr<const MappedFile>> *files) {
   std::error_code error;
   if (!text.ends_with(".npy") && !std::filesystem::exists(text, error))
     throw refuse("there is no file '" + text + "'; the value of an input is " + kInputGrammar);
-  return readNpy(text);
+  return readNpy(text, files);
 }
 
 HostArray gridloom::rt::adaptInput(const HostArray &array, const std::string &text,

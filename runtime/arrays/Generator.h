@@ -11,8 +11,10 @@
 #ifndef GRIDLOOM_RUNTIME_ARRAYS_GENERATOR_H
 #define GRIDLOOM_RUNTIME_ARRAYS_GENERATOR_H
 
+#include "runtime/core/Files.h"
 #include "runtime/core/HostArray.h"
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,9 +41,10 @@ struct Generator {
 HostArray generate(const Generator &generator, const std::string &name, DataType type,
                    const std::vector<int64_t> &shape, uint64_t seed);
 
-/// Reads the file that `text`, no generator, names. Throws InvalidArgument with the grammar when
-/// there is none.
-HostArray readInput(const std::string &text);
+/// Reads the file that `text`, no generator, names; copies or maps it as readNpy does. Throws
+/// InvalidArgument with the grammar when there is none.
+HostArray readInput(const std::string &text,
+                    std::vector<std::shared_ptr<const MappedFile>> *files = nullptr);
 
 /// `array`, read from `text`, as an input of this type and shape: files do not tell 8-bit floats
 /// from bytes. Throws InvalidArgument with both types and shapes when it is another one.

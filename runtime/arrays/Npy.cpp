@@ -201,7 +201,8 @@ HostArray gridloom::rt::parseNpy(std::span<const std::byte> bytes,
   return HostArray::share(type, *header.shape, bytes.data() + begin + length, owner);
 }
 
-HostArray gridloom::rt::readNpy(const std::filesystem::path &path) {
+HostArray gridloom::rt::readNpy(const std::filesystem::path &path,
+                                std::vector<std::shared_ptr<const MappedFile>> *files) {
   std::error_code missing;
   if (!std::filesystem::is_regular_file(path, missing))
     throw Error(ErrorCode::InvalidArgument,
@@ -212,10 +213,14 @@ HostArray gridloom::rt::readNpy(const std::filesystem::path &path) {
                            "--input in --help)"));
   auto file = MappedFile::open(path);
   HostArray array = parseNpy(file->getBytes(), file, path.string());
-  if (reinterpret_cast<uintptr_t>(array.getData()) % sizeOf(array.getType()) == 0)
+  // An odd header length leaves the elements unaligned.
+  if (files && reinterpret_cast<uintptr_t>(array.getData()) % sizeOf(array.getType()) == 0) {
+    files->push_back(file);
     return array;
+  }
   HostArray copy = HostArray::allocate(array.getType(), array.getShape());
-  memcpy(copy.getMutableData(), array.getData(), array.getNumBytes()); // an odd header length
+  memcpy(copy.getMutableData(), array.getData(), array.getNumBytes());
+  file->requireUnchanged();
   return copy;
 }
 

@@ -8,7 +8,6 @@
 #include "support/NarrowFloat.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdio>
 
@@ -25,7 +24,7 @@ double gridloom::rt::getElement(const HostArray &array, int64_t index) {
   case DataType::F16:
     return float(array.as<_Float16>()[i]);
   case DataType::BF16:
-    return std::bit_cast<float>(uint32_t(array.as<uint16_t>()[i]) << 16);
+    return BFloat::load(array.as<uint16_t>()[i]);
   case DataType::F8E4M3FN:
     return Float8E4M3FN::load(array.as<uint8_t>()[i]);
   case DataType::F8E5M2:
@@ -68,7 +67,7 @@ void gridloom::rt::setElement(HostArray &array, int64_t index, double value) {
     array.as<_Float16>()[i] = _Float16(float(value));
     return;
   case DataType::BF16:
-    array.as<uint16_t>()[i] = uint16_t(std::bit_cast<uint32_t>(float(value)) >> 16);
+    array.as<uint16_t>()[i] = BFloat::store(float(value));
     return;
   case DataType::F8E4M3FN:
     array.as<uint8_t>()[i] = Float8E4M3FN::store(float(value));

@@ -13,6 +13,7 @@
 namespace gridloom::rt {
 
 double getElement(const HostArray &array, int64_t index);
+/// Rounds to the nearest float of the array's type, ties to even; drops an integer's fraction.
 void setElement(HostArray &array, int64_t index, double value);
 
 /// "f32 [8, 384]  min -0.21  max 0.34  mean 0.0012  first -0.04 0.11 0.03"

@@ -63,6 +63,36 @@ struct Operand {
   std::unique_ptr<Memory> memory;
 };
 
+/// The largest of the whole numbers from 0 on that `type` holds without a gap, as far as matters.
+int64_t getMostExact(DataType type) {
+  switch (type) {
+  case DataType::I8:
+    return 127;
+  case DataType::U8:
+    return 255;
+  case DataType::BF16:
+    return 256;
+  case DataType::F16:
+    return 2048;
+  default:
+    return 32767; // of i16; others hold more
+  }
+}
+
+/// What the ranks' operands hold: small integers, so that a sum over all ranks is exact.
+struct Numbers {
+  int64_t levels = 5;            // 0 to 4
+  int64_t ranksWith = INT64_MAX; // other ranks hold zeros
+  static Numbers forSum(DataType type, int ranks) {
+    int64_t most = getMostExact(type);
+    return {std::clamp<int64_t>(most / ranks, 1, 4) + 1, most};
+  }
+  double get(int rank, int64_t i) const {
+    // 7 has no factor in common with any number of levels, so that neighbours differ.
+    return rank < ranksWith ? double((int64_t(rank) * 7 + i) % levels) : 0;
+  }
+};
+
 /// Arguments of a collective.
 struct Call {
   Communicator &world;
@@ -71,6 +101,7 @@ struct Call {
   Reduction reduction;
   size_t count;
   void *in, *out;
+  Numbers numbers = {};
 };
 
 /// A call with its memory.
@@ -94,13 +125,10 @@ int64_t all(int n) { return n; }
 double unit(double) { return 1; }
 double shared(double n) { return (n - 1) / n; }
 
-/// Small integers, so that sums are exact in every type.
-double operand(int rank, int64_t i) { return double((int64_t(rank) * 3 + i) % 5); }
-
 double reduceExactly(const Call &call, int64_t i) {
-  double result = operand(0, i);
+  double result = call.numbers.get(0, i);
   for (int rank = 1; rank < call.world.getSize(); ++rank) {
-    double value = operand(rank, i);
+    double value = call.numbers.get(rank, i);
     result = call.reduction == Reduction::Sum   ? result + value
              : call.reduction == Reduction::Max ? std::max(result, value)
                                                 : std::min(result, value);
@@ -121,7 +149,7 @@ constexpr Collective collectives[] = {
        s.world.allGather(s.stream, s.in, s.out, s.count, s.type, {"all_gather", sequence, ""});
      },
      [](const Call &s, int64_t i) {
-       return operand(int(i / int64_t(s.count)), i % int64_t(s.count));
+       return s.numbers.get(int(i / int64_t(s.count)), i % int64_t(s.count));
      }},
     {"reduce_scatter", "Every rank gets its part of the reduction", true, all, one, shared,
      [](const Call &s, uint32_t sequence) {
@@ -137,13 +165,13 @@ constexpr Collective collectives[] = {
      },
      [](const Call &s, int64_t i) {
        int64_t count = int64_t(s.count);
-       return operand(int(i / count), s.world.getRank() * count + i % count);
+       return s.numbers.get(int(i / count), s.world.getRank() * count + i % count);
      }},
     {"broadcast", "Every rank gets rank 0's operand", false, one, one, unit,
      [](const Call &s, uint32_t sequence) {
        s.world.broadcast(s.stream, s.in, s.out, s.count, s.type, 0, {"broadcast", sequence, ""});
      },
-     [](const Call &, int64_t i) { return operand(0, i); }},
+     [](const Call &s, int64_t i) { return s.numbers.get(0, i); }},
     {"sendrecv", "Every rank sends to the next and receives from the previous", false, one, one,
      unit,
      [](const Call &s, uint32_t sequence) {
@@ -153,7 +181,7 @@ constexpr Collective collectives[] = {
      },
      [](const Call &s, int64_t i) {
        int n = s.world.getSize();
-       return operand((s.world.getRank() + n - 1) % n, i);
+       return s.numbers.get((s.world.getRank() + n - 1) % n, i);
      }},
 };
 
@@ -255,16 +283,18 @@ static void benchOnRank(const Collective &collective, const Settings &settings, 
            "type", "redop", "time", "algbw", "busbw", "#wrong", "#          (B)", "(elements)", "",
            "", "(us)", "(GB/s)", "(GB/s)");
   int64_t inParts = collective.inParts(n), outParts = collective.outParts(n);
+  bool isSum = collective.reduces && reduction == Reduction::Sum;
+  Numbers numbers = isSum ? Numbers::forSum(type, n) : Numbers();
   uint32_t sequence = 0;
   for (uint64_t bytes = settings.begin; bytes <= settings.end; bytes *= settings.factor) {
     int64_t count = int64_t(bytes / sizeOf(type)) / std::max(inParts, outParts);
-    Setup setup{{*world, *stream, type, reduction, size_t(count), nullptr, nullptr},
+    Setup setup{{*world, *stream, type, reduction, size_t(count), nullptr, nullptr, numbers},
                 Operand(device, transport, type, {count * inParts}),
                 Operand(device, transport, type, {count * outParts})};
     setup.in = setup.input.get();
     setup.out = setup.output.get();
     for (int64_t i = 0; i < setup.input.host.getNumElements(); ++i)
-      setElement(setup.input.host, i, operand(transport.getRank(), i));
+      setElement(setup.input.host, i, numbers.get(transport.getRank(), i));
     setup.input.upload(*stream);
     double time = measure(collective, setup, settings, sequence);
     std::string wrong =

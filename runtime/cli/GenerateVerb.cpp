@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iostream>
+#include <optional>
 
 using namespace gridloom;
 using namespace gridloom::rt;
@@ -43,7 +44,9 @@ struct GenerateSettings {
   JobSettings job;
   DecoderSettings decoder;
   SamplingSettings sampling;
+  std::optional<double> temperature; // as given
   std::string tokens, output;
+  bool force = false;
   std::vector<int64_t> stop;
   int64_t most = 16;
 };
@@ -163,22 +166,30 @@ struct Prepared {
 
 } // namespace
 
+/// Refuses an output without a folder, and to replace a file without --force.
+static void requireOutput(const GenerateSettings &settings) {
+  if (settings.output.empty())
+    return;
+  if (fs::path folder = fs::absolute(settings.output).parent_path(); !fs::is_directory(folder))
+    throw Error(ErrorCode::InvalidArgument,
+                "--output " + settings.output + ": there is no folder " + folder.string());
+  if (!settings.force && fs::is_regular_file(settings.output))
+    throw Error(ErrorCode::InvalidArgument,
+                settings.output + " exists; choose another --output or --force");
+}
+
 static void prepare(GenerateSettings &settings, Prepared &made) {
   made.prompts = readTokens(settings.tokens);
   settings.decoder.entry = settings.job.entry;
   settings.decoder.dims = readDims(settings.job.dims);
   settings.decoder.inputs = readInputs(settings.job.inputs);
   settings.decoder.seed = settings.sampling.seed = settings.job.seed;
-  if (settings.sampling.topK > 0 && settings.sampling.temperature == 0)
-    settings.sampling.temperature = 1;
+  settings.sampling.temperature = settings.temperature.value_or(settings.sampling.topK ? 1.0 : 0.0);
   made.plan = loadPlan(settings.job);
   made.decoder.emplace(*made.plan, settings.decoder, int64_t(made.prompts.size()));
   made.decoder->check(made.prompts, settings.most);
   made.plan->requireOutside("--output", settings.output);
-  if (!settings.output.empty())
-    if (fs::path folder = fs::absolute(settings.output).parent_path(); !fs::is_directory(folder))
-      throw Error(ErrorCode::InvalidArgument,
-                  "--output " + settings.output + ": there is no folder " + folder.string());
+  requireOutput(settings);
 }
 
 static int runGenerate(GenerateSettings settings) {
@@ -218,7 +229,7 @@ Verb gridloom::rt::addGenerate(CLI::App &app) {
   verb->add_option("--top-k", settings->sampling.topK, "draw among so many of the likeliest")
       ->check(CLI::Range(int64_t(1), int64_t(1) << 32));
   verb->add_option(
-          "--temperature", settings->sampling.temperature,
+          "--temperature", settings->temperature,
           "draw by softmax(logits / T); 0 takes the likeliest token; default: 1 with --top-k, "
           "else 0")
       ->check(numberWithin(0, 1e6));
@@ -226,7 +237,9 @@ Verb gridloom::rt::addGenerate(CLI::App &app) {
       ->allow_extra_args(false);
   verb->add_option("--ids", settings->decoder.ids, "the input that takes token ids");
   verb->add_option("--logits", settings->decoder.logits, "the output that is the logits");
-  verb->add_option("--output", settings->output,
-                   "file for the generated ids: .npy, or text with a line per prompt");
+  auto *output =
+      verb->add_option("--output", settings->output,
+                       "file for the generated ids: .npy, or text with a line per prompt");
+  verb->add_flag("--force", settings->force, "replace an output that exists")->needs(output);
   return {verb, [settings] { return runGenerate(*settings); }};
 }

@@ -82,7 +82,8 @@ void gridloom::rt::addPlanOptions(CLI::App &verb, JobSettings &settings) {
                 "submit steps one by one, not captured; on GPUs, not as CUDA graphs");
   verb.add_flag("-v,--verbose", settings.verbose, "print decisions and their reasons");
   verb.add_flag("--verify-model", settings.verifyModel,
-                "check the model file's SHA-256 also where it is large and older than the plan");
+                "check the model file's SHA-256 also where it is large and older than the plan; "
+                "files of external data above 32 MiB are always compared by samples");
 }
 
 //===----------------------------------------------------------------------===//
@@ -259,7 +260,7 @@ void Job::chooseSpecialisation(const Entry &entry) {
     bool known = std::any_of(entry.specialisations.begin(), entry.specialisations.end(),
                              [&](const auto &s) { return s.findInput(name); });
     if (known && !Generator::parse(spec))
-      inputs[name] = readInput(spec);
+      inputs[name] = readInput(spec, &files);
   }
   auto fits = [&](const EntrySpecialisation &candidate) {
     if (!candidate.binds(dims))
@@ -361,7 +362,12 @@ JobRank Job::start(const World &world, Transport &transport, SessionOptions opti
   return rank;
 }
 
-RunStats Job::run(Session &session) const { return session.run(settings.entry, dims); }
+RunStats Job::run(Session &session) const {
+  RunStats stats = session.run(settings.entry, dims);
+  for (const std::shared_ptr<const MappedFile> &file : files)
+    file->requireUnchanged(); // else the outputs may be of what another program was writing
+  return stats;
+}
 
 int Job::launch(const RankMain &main) const {
   return runRanks(settings, plan->getMesh().getNumRanks(), main);

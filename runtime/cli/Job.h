@@ -110,6 +110,7 @@ public:
 
   /// Collective. Loads the plan on this rank and binds the inputs.
   JobRank start(const World &world, Transport &transport, SessionOptions options) const;
+  /// Throws Unavailable if a file of an input was written to since it was opened.
   RunStats run(Session &session) const;
   /// Runs `main` on every rank; returns the exit code.
   int launch(const RankMain &main) const;
@@ -126,6 +127,7 @@ private:
   std::map<std::string, int64_t> dims;
   std::map<std::string, std::string> specs;
   std::map<std::string, HostArray> inputs;
+  std::vector<std::shared_ptr<const MappedFile>> files; // that inputs are mapped from
   std::shared_ptr<WeightCache> cache = std::make_shared<WeightCache>();
 };
 

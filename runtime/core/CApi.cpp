@@ -5,205 +5,27 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/include/gridloom.h"
 
-#include "runtime/comm/local/LocalTransport.h"
 #include "runtime/core/Error.h"
-#include "runtime/core/InProcessJob.h"
-#include "runtime/core/Placement.h"
+#include "runtime/core/SessionRunner.h"
 #include "runtime/core/plan.pb.h"
 #include "runtime/device/cuda/CallerContext.h"
 #include "runtime/launch/Launcher.h"
-#include "runtime/train/Checkpoint.h"
 #include "runtime/train/EventLog.h"
 #include "runtime/train/SampleOrder.h"
 #include "runtime/train/Schedule.h"
 
-#include <array>
+#include <atomic>
 #include <cstring>
 #include <future>
 #include <list>
 #include <set>
+#include <thread>
 
 using namespace gridloom::rt;
 
 struct gridloom_plan {
   std::shared_ptr<const Plan> plan;
 };
-
-namespace {
-
-/// Runs a session: all ranks in this process, or one of them.
-struct Runner {
-  virtual ~Runner() = default;
-  virtual void bind(const std::string &name, const HostArray &array) = 0;
-  virtual Session &getSession(int rank) = 0;
-  virtual RunStats run(const std::string &entry, const std::map<std::string, int64_t> &dims) = 0;
-  virtual HostArray getOutput(const std::string &name) = 0;
-  virtual void updateWeights(const std::string &path) = 0;
-  virtual void resetStates() = 0;
-  virtual HostArray getState(const std::string &name) = 0;
-  virtual void setState(const std::string &name, const HostArray &global) = 0;
-  /// Does `work`, which may fail on one rank alone; if it fails or its results differ, throws on
-  /// all ranks.
-  virtual void agree(const std::string &what, const std::function<TrainingProgress()> &work) = 0;
-  virtual void writeTrace(const std::string &path) = 0;
-  virtual void abort(const std::string &reason) = 0;
-};
-
-struct JobRunner : Runner {
-  JobRunner(std::shared_ptr<const Plan> plan, const InProcessOptions &options)
-      : job(std::move(plan), options) {}
-  void bind(const std::string &name, const HostArray &array) override { job.bind(name, array); }
-  Session &getSession(int rank) override { return job.getSession(rank < 0 ? 0 : rank); }
-  RunStats run(const std::string &entry, const std::map<std::string, int64_t> &dims) override {
-    return combineStats(job.run(entry, dims));
-  }
-  HostArray getOutput(const std::string &name) override { return job.getOutput(name); }
-  void updateWeights(const std::string &path) override { job.updateWeights(path); }
-  void resetStates() override { job.resetStates(); }
-  HostArray getState(const std::string &name) override { return job.getState(name); }
-  void setState(const std::string &name, const HostArray &global) override {
-    job.setState(name, global);
-  }
-  void agree(const std::string &, const std::function<TrainingProgress()> &work) override {
-    work();
-  }
-  void writeTrace(const std::string &path) override { job.writeTrace(path); }
-  void abort(const std::string &reason) override { job.abort(reason); }
-  InProcessJob job;
-};
-
-struct RankRunner : Runner {
-  RankRunner(const std::shared_ptr<const Plan> &plan, const InProcessOptions &options)
-      : traced(options.session.trace), isInterrupted(options.isInterrupted),
-        patience(options.patience) {
-    std::optional<World> world = detectWorld(getProcessEnvironment());
-    if (!world)
-      throw Error(
-          ErrorCode::InvalidArgument,
-          "the environment names no rank; start with gridloom run, torchrun, mpirun or srun");
-    if (int ranks = plan->getMesh().getNumRanks(); world->size != ranks)
-      throw Error(ErrorCode::InvalidArgument,
-                  plan->getFolder().string() + " is for " + std::to_string(ranks) + " ranks but " +
-                      world->source + " says " + std::to_string(world->size) +
-                      "; compile it for that many, or start as many as it is for");
-    if (world->size > 1)
-      host = join(*world, options.placement.limits);
-    try {
-      await([&] { start(plan, *world, options); },
-            [&] {
-              if (host)
-                host->abort("the load was interrupted");
-            });
-    } catch (const std::exception &error) {
-      // The other ranks wait for this one.
-      if (host)
-        host->abort(error.what());
-      throw;
-    }
-  }
-  /// Runs work that may wait for other ranks; on another thread if this one polls for interrupts.
-  /// `end` aborts it.
-  template <typename Work>
-  std::invoke_result_t<Work> await(Work work, const std::function<void()> &end) {
-    if (!isInterrupted)
-      return work();
-    auto result = std::async(std::launch::async, work);
-    Interruption(isInterrupted, patience)
-        .await(
-            [&](std::chrono::milliseconds limit) {
-              return result.wait_for(limit) == std::future_status::ready;
-            },
-            end);
-    return result.get();
-  }
-  template <typename Work> auto call(Work work) {
-    return await(work, [&] { session->abort("the run was interrupted"); });
-  }
-  void bind(const std::string &name, const HostArray &array) override {
-    session->bind(name, array);
-  }
-  Session &getSession(int rank) override {
-    if (rank >= 0 && rank != session->getRank())
-      throw Error(ErrorCode::InvalidArgument, "rank " + std::to_string(rank) +
-                                                  " is not here; this process is rank " +
-                                                  std::to_string(session->getRank()));
-    return *session;
-  }
-  RunStats run(const std::string &entry, const std::map<std::string, int64_t> &dims) override {
-    return call([&] { return session->run(entry, dims); });
-  }
-  HostArray getOutput(const std::string &name) override {
-    return call([&] { return session->gatherOutput(name); });
-  }
-  void updateWeights(const std::string &path) override {
-    call([&] { session->updateWeights(path); });
-  }
-  void resetStates() override { session->resetStates(); }
-  HostArray getState(const std::string &name) override {
-    return call([&] { return session->gatherState(name); });
-  }
-  void setState(const std::string &name, const HostArray &global) override {
-    session->setGlobalState(name, global);
-  }
-  void agree(const std::string &what, const std::function<TrainingProgress()> &work) override {
-    std::exception_ptr failure;
-    std::array<std::byte, 1 + sizeof(TrainingProgress)> mine = {}; // success, and the result
-    try {
-      TrainingProgress progress = work();
-      mine[0] = std::byte(1);
-      std::memcpy(mine.data() + 1, &progress, sizeof(progress));
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    std::vector<std::vector<std::byte>> all = call([&] { return session->exchange(mine); });
-    if (failure)
-      std::rethrow_exception(failure);
-    for (size_t rank = 0; rank < all.size(); ++rank) {
-      std::string who = "rank " + std::to_string(rank);
-      if (all[rank][0] != std::byte(1))
-        throw Error(ErrorCode::InvalidArgument, what + " failed on " + who);
-      if (all[rank] != all[0])
-        throw Error(ErrorCode::InvalidArgument, what + ": " + who + " has another one than rank 0");
-    }
-  }
-  void writeTrace(const std::string &path) override {
-    if (!traced)
-      throw Error(ErrorCode::InvalidArgument, "the session was created without options.trace");
-    std::vector<std::string> ranks = call([&] {
-      return session->gatherText(toChromeEvents(session->getTrace(), session->getRank()));
-    });
-    if (session->getRank() == 0)
-      writeChromeTrace(path, ranks);
-  }
-  void abort(const std::string &reason) override { session->abort(reason); }
-
-private:
-  std::unique_ptr<Transport> join(World &world, TransportOptions limits) {
-    if (isInterrupted)
-      limits.whileJoining = [this] {
-        if (isInterrupted())
-          throw Error(ErrorCode::PeerFailed, "interrupted while waiting for the other ranks");
-      };
-    return joinJob(world, limits);
-  }
-  void start(const std::shared_ptr<const Plan> &plan, const World &world,
-             const InProcessOptions &options) {
-    PlacementOptions placing = options.placement;
-    placing.prepare(plan->getTargetKind(), world.size, /*inProcess=*/world.size == 1,
-                    plan->getFolder().string());
-    placement = placeRank(placing, world.rank, world.localRank, world.localSize, host.get());
-    Transport *transport = placement.deviceTransport ? placement.deviceTransport.get() : host.get();
-    session = std::make_unique<Session>(plan, *placement.device, transport, options.session);
-  }
-  bool traced;
-  std::function<bool()> isInterrupted;
-  std::chrono::milliseconds patience;
-  std::unique_ptr<Transport> host;
-  Placement placement;
-  std::unique_ptr<Session> session;
-};
-
-} // namespace
 
 struct gridloom_memory {
   explicit gridloom_memory(HostArray array) : array(std::move(array)) {}
@@ -212,7 +34,7 @@ struct gridloom_memory {
 
 struct gridloom_session {
   ForkGuard origin;
-  std::unique_ptr<Runner> runner;
+  std::unique_ptr<SessionRunner> runner;
   RunStats stats;
   const EntrySpecialisation *last = nullptr;
   std::list<HostArray> outputs; // handed out since the last run
@@ -221,6 +43,7 @@ struct gridloom_session {
     std::string message;
   };
   std::future<Outcome> pending;
+  std::atomic<std::thread::id> caller; // the thread that a call is in progress on, or none
 };
 
 //===----------------------------------------------------------------------===//
@@ -273,10 +96,44 @@ static void require(bool condition, const char *message) {
     throw Error(ErrorCode::InvalidArgument, message);
 }
 
+/// Throws in a call that is_interrupted makes: it would take the ranks' threads from the call that
+/// waits for them.
+static void requireOutsideCalls(const gridloom_session *session) {
+  session->origin.check("the session");
+  require(session->caller.load() != std::this_thread::get_id(),
+          "a call is in progress on this thread; is_interrupted and signal handlers may make no "
+          "other call of this session than abort");
+}
+
 static void requireIdle(const gridloom_session *session) {
   require(session, "the session is NULL");
-  session->origin.check("the session");
+  requireOutsideCalls(session);
   require(!session->pending.valid(), "a run is in progress; call gridloom_session_wait first");
+  require(session->caller.load() == std::thread::id(),
+          "a call is in progress on another thread; a session is used by one thread at a time");
+}
+
+namespace {
+
+/// Marks that a call is in progress on this thread.
+class Calling {
+public:
+  explicit Calling(gridloom_session &session) : session(session) {
+    session.caller = std::this_thread::get_id();
+  }
+  Calling(const Calling &) = delete;
+  Calling &operator=(const Calling &) = delete;
+  ~Calling() { session.caller = std::thread::id(); }
+
+private:
+  gridloom_session &session;
+};
+
+} // namespace
+
+[[nodiscard]] static Calling enter(gridloom_session *session) {
+  requireIdle(session);
+  return Calling(*session);
 }
 
 const char *gridloom_version(void) { return GRIDLOOM_VERSION; }
@@ -444,9 +301,9 @@ gridloom_status gridloom_session_create(const gridloom_plan *plan,
       options.placement.limits.deadline = std::chrono::milliseconds(read.deadline_ms);
     auto made = std::make_unique<gridloom_session>();
     if (read.ranks == GRIDLOOM_RANK_FROM_ENVIRONMENT)
-      made->runner = std::make_unique<RankRunner>(plan->plan, options);
+      made->runner = makeRankRunner(plan->plan, options);
     else
-      made->runner = std::make_unique<JobRunner>(plan->plan, options);
+      made->runner = makeJobRunner(plan->plan, options);
     *session = made.release();
   });
 }
@@ -470,6 +327,8 @@ gridloom_status gridloom_session_abort(gridloom_session *session, const char *re
 void gridloom_session_destroy(gridloom_session *session) {
   if (session && session->origin.isForked())
     return; // its threads and memory belong to the parent process
+  if (session && session->caller.load() == std::this_thread::get_id())
+    return; // is_interrupted calls: the call that asks it goes on
   if (session && session->pending.valid())
     session->pending.wait();
   CallerContext context;
@@ -492,7 +351,7 @@ static HostArray toArray(const gridloom_tensor *tensor) {
 gridloom_status gridloom_session_bind(gridloom_session *session, const char *name,
                                       const gridloom_tensor *tensor) {
   return guard([&] {
-    requireIdle(session);
+    Calling calling = enter(session);
     require(name, "the name is NULL");
     session->runner->bind(name, toArray(tensor));
   });
@@ -501,7 +360,7 @@ gridloom_status gridloom_session_bind(gridloom_session *session, const char *nam
 gridloom_status gridloom_session_bind_shard(gridloom_session *session, int32_t rank,
                                             const char *name, const gridloom_tensor *tensor) {
   return guard([&] {
-    requireIdle(session);
+    Calling calling = enter(session);
     require(name && rank >= 0, "the name is NULL or the rank negative");
     session->runner->getSession(rank).bindShard(name, toArray(tensor));
   });
@@ -530,7 +389,7 @@ gridloom_status gridloom_session_run(gridloom_session *session, const char *entr
                                      const char *const *dims, const int64_t *values,
                                      int32_t count) {
   return guard([&] {
-    requireIdle(session);
+    Calling calling = enter(session);
     run(session, entry ? entry : "main", readDims(dims, values, count));
   });
 }
@@ -544,7 +403,10 @@ gridloom_status gridloom_session_run_async(gridloom_session *session, const char
         std::async(std::launch::async,
                    [session, entry = std::string(entry ? entry : "main"),
                     dims = readDims(dims, values, count)]() -> gridloom_session::Outcome {
-                     gridloom_status status = guard([&] { run(session, entry, dims); });
+                     gridloom_status status = guard([&] {
+                       Calling calling(*session);
+                       run(session, entry, dims);
+                     });
                      return {status, status == GRIDLOOM_OK ? "" : gridloom_last_error()};
                    });
   });
@@ -555,7 +417,7 @@ gridloom_status gridloom_session_wait(gridloom_session *session) {
     return report(GRIDLOOM_INVALID_ARGUMENT, "the session is NULL");
   gridloom_status status = GRIDLOOM_OK;
   gridloom_status waited = guard([&] {
-    session->origin.check("the session");
+    requireOutsideCalls(session);
     if (!session->pending.valid())
       return;
     gridloom_session::Outcome outcome = session->pending.get();
@@ -592,6 +454,13 @@ static gridloom_tensor show(HostArray &array) {
           array.getMutableData()};
 }
 
+/// Shows the array to the caller, who keeps it; null if there is none.
+static void handOver(HostArray array, gridloom_tensor *tensor, gridloom_memory **memory) {
+  auto taken = std::make_unique<gridloom_memory>(std::move(array));
+  *tensor = show(taken->array);
+  *memory = taken->array.isNull() ? nullptr : taken.release();
+}
+
 /// Keeps the array until the next run and shows it to the caller.
 static void handOut(gridloom_session *session, HostArray array, gridloom_tensor *tensor) {
   session->outputs.push_back(std::move(array));
@@ -601,11 +470,9 @@ static void handOut(gridloom_session *session, HostArray array, gridloom_tensor 
 gridloom_status gridloom_session_take_output(gridloom_session *session, const char *name,
                                              gridloom_tensor *tensor, gridloom_memory **memory) {
   return guard([&] {
-    requireIdle(session);
+    Calling calling = enter(session);
     require(name && tensor && memory, "the name, the tensor or the memory is NULL");
-    auto taken = std::make_unique<gridloom_memory>(session->runner->getOutput(name));
-    *tensor = show(taken->array);
-    *memory = taken->array.isNull() ? nullptr : taken.release();
+    handOver(session->runner->getOutput(name), tensor, memory);
   });
 }
 
@@ -614,7 +481,7 @@ void gridloom_memory_release(gridloom_memory *memory) { delete memory; }
 gridloom_status gridloom_session_output(gridloom_session *session, const char *name,
                                         gridloom_tensor *tensor) {
   return guard([&] {
-    requireIdle(session);
+    Calling calling = enter(session);
     require(name && tensor, "the name or the tensor is NULL");
     handOut(session, session->runner->getOutput(name), tensor);
   });
@@ -623,7 +490,7 @@ gridloom_status gridloom_session_output(gridloom_session *session, const char *n
 gridloom_status gridloom_session_output_shard(gridloom_session *session, int32_t rank,
                                               const char *name, gridloom_tensor *tensor) {
   return guard([&] {
-    requireIdle(session);
+    Calling calling = enter(session);
     require(name && tensor && rank >= 0, "the name or the tensor is NULL, or the rank negative");
     handOut(session, session->runner->getSession(rank).getOutputShard(name), tensor);
   });
@@ -631,7 +498,7 @@ gridloom_status gridloom_session_output_shard(gridloom_session *session, int32_t
 
 gridloom_status gridloom_session_update_weights(gridloom_session *session, const char *path) {
   return guard([&] {
-    requireIdle(session);
+    Calling calling = enter(session);
     require(path, "the path is NULL");
     session->runner->updateWeights(path);
   });
@@ -639,7 +506,7 @@ gridloom_status gridloom_session_update_weights(gridloom_session *session, const
 
 gridloom_status gridloom_session_reset_states(gridloom_session *session) {
   return guard([&] {
-    requireIdle(session);
+    Calling calling = enter(session);
     session->runner->resetStates();
   });
 }
@@ -647,16 +514,25 @@ gridloom_status gridloom_session_reset_states(gridloom_session *session) {
 gridloom_status gridloom_session_get_state(gridloom_session *session, const char *name,
                                            gridloom_tensor *tensor) {
   return guard([&] {
-    requireIdle(session);
+    Calling calling = enter(session);
     require(name && tensor, "the name or the tensor is NULL");
     handOut(session, session->runner->getState(name), tensor);
+  });
+}
+
+gridloom_status gridloom_session_take_state(gridloom_session *session, const char *name,
+                                            gridloom_tensor *tensor, gridloom_memory **memory) {
+  return guard([&] {
+    Calling calling = enter(session);
+    require(name && tensor && memory, "the name, the tensor or the memory is NULL");
+    handOver(session->runner->getState(name), tensor, memory);
   });
 }
 
 gridloom_status gridloom_session_set_state(gridloom_session *session, const char *name,
                                            const gridloom_tensor *tensor) {
   return guard([&] {
-    requireIdle(session);
+    Calling calling = enter(session);
     require(name, "the name is NULL");
     session->runner->setState(name, toArray(tensor));
   });
@@ -665,7 +541,7 @@ gridloom_status gridloom_session_set_state(gridloom_session *session, const char
 gridloom_status gridloom_session_save(gridloom_session *session, const char *path,
                                       const gridloom_progress *progress) {
   return guard([&] {
-    requireIdle(session);
+    Calling calling = enter(session);
     require(path && progress, "the path or the progress is NULL");
     require(progress->step >= 0 && progress->cursor >= 0 && progress->samples >= 0,
             "the progress is negative");
@@ -676,8 +552,10 @@ gridloom_status gridloom_session_save(gridloom_session *session, const char *pat
     for (const auto &[name, wanted] : listWanted(*session))
       checkpoint.states[name] = session->runner->getState(name);
     session->runner->agree("saving the checkpoint", [&] {
-      if (session->runner->getSession(-1).getRank() == 0)
+      if (const Session &here = session->runner->getSession(-1); here.getRank() == 0) {
+        here.getPlan().requireOutside("checkpoint", path);
         checkpoint.write(path);
+      }
       return checkpoint.progress;
     });
   });
@@ -686,7 +564,7 @@ gridloom_status gridloom_session_save(gridloom_session *session, const char *pat
 gridloom_status gridloom_session_restore(gridloom_session *session, const char *path,
                                          gridloom_progress *progress) {
   return guard([&] {
-    requireIdle(session);
+    Calling calling = enter(session);
     require(path, "the path is NULL");
     Checkpoint checkpoint;
     session->runner->agree("restoring the checkpoint", [&] {
@@ -782,7 +660,7 @@ gridloom_status gridloom_session_stats(const gridloom_session *session, gridloom
 
 gridloom_status gridloom_session_write_trace(gridloom_session *session, const char *path) {
   return guard([&] {
-    requireIdle(session);
+    Calling calling = enter(session);
     require(path, "the path is NULL");
     session->runner->writeTrace(path);
   });

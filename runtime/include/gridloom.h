@@ -28,8 +28,9 @@
 // came from; outputs until the session's next run. Tensors are dense, row-major, in host memory and
 // in the machine's byte order.
 //
-// Threads. A session is used by one thread at a time; different sessions are independent. A plan
-// is immutable and may be shared, and may be destroyed while sessions made from it live on.
+// Threads. A session is used by one thread at a time, and by no call within another: what calls it
+// while a call is in progress gets GRIDLOOM_INVALID_ARGUMENT. Different sessions are independent. A
+// plan is immutable and may be shared, and may be destroyed while sessions made from it live on.
 //
 // A plan holds native code: running one is running a program.
 //
@@ -157,10 +158,12 @@ typedef struct gridloom_session_options {
   /* .onnx, .safetensors or a checkpoint's folder to use instead of the model's; NULL: the model's
    */
   const char *weights;
-  uint32_t verify_model; /* not 0: check the model file's SHA-256 also if large and old */
-  uint32_t trace;        /* not 0: keep times for gridloom_session_write_trace */
-  uint32_t serialize;    /* not 0: let communication overlap nothing */
-  uint32_t deadline_ms;  /* a peer without progress for so long is an error; 0: 300000 */
+  /* not 0: check the model file's SHA-256 also if large and old; of files of external data above
+     32 MiB only samples are compared in any case */
+  uint32_t verify_model;
+  uint32_t trace;       /* not 0: keep times for gridloom_session_write_trace */
+  uint32_t serialize;   /* not 0: let communication overlap nothing */
+  uint32_t deadline_ms; /* a peer without progress for so long is an error; 0: 300000 */
   /* a name of `gridloom run --transport`: "local", "nccl", "loopback" (see its --help);
      NULL: by the plan's target */
   const char *transport;
@@ -171,7 +174,9 @@ typedef struct gridloom_session_options {
   uint32_t no_graphs;
   /* called with interrupt_data about 20 times a second, on the caller's thread, while a call waits
      for ranks; once it has returned not 0, a call that goes on for two more seconds ends the job;
-     NULL: never */
+     NULL: never. Of this session it may call gridloom_session_abort; other calls are refused with
+     GRIDLOOM_INVALID_ARGUMENT, since one is in progress, and gridloom_session_destroy does nothing
+   */
   int (*is_interrupted)(void *interrupt_data);
   void *interrupt_data;
   /* not 0: a run whose inputs hold indices out of range fails with GRIDLOOM_INVALID_ARGUMENT; else
@@ -231,7 +236,7 @@ GRIDLOOM_API const char *gridloom_session_output_name(const gridloom_session *se
    the output and the others a tensor whose data is NULL. It is valid until the next run. */
 GRIDLOOM_API gridloom_status gridloom_session_output(gridloom_session *session, const char *name,
                                                      gridloom_tensor *tensor);
-/* Memory of one output; the caller releases it. */
+/* Memory of one output or state; the caller releases it. */
 typedef struct gridloom_memory gridloom_memory;
 /* As gridloom_session_output, but *tensor stays valid until gridloom_memory_release(*memory), also
    after later runs and gridloom_session_destroy. *memory is NULL where the tensor's data is. */
@@ -254,11 +259,16 @@ GRIDLOOM_API gridloom_status gridloom_session_update_weights(gridloom_session *s
    With ranks from the environment all ranks call it. */
 GRIDLOOM_API gridloom_status gridloom_session_reset_states(gridloom_session *session);
 
-/* The whole value of a state; `tensor` lives until the session's next run. With ranks from the
-   environment all ranks call it, rank 0 gets the value and the others a tensor whose data is NULL.
- */
+/* The whole value of a state; `tensor` lives until the session's next run, so that reading many
+   states holds all of them. With ranks from the environment all ranks call it, rank 0 gets the
+   value and the others a tensor whose data is NULL. */
 GRIDLOOM_API gridloom_status gridloom_session_get_state(gridloom_session *session, const char *name,
                                                         gridloom_tensor *tensor);
+/* As gridloom_session_get_state, but *tensor stays valid until gridloom_memory_release(*memory), as
+   for gridloom_session_take_output. */
+GRIDLOOM_API gridloom_status gridloom_session_take_state(gridloom_session *session,
+                                                         const char *name, gridloom_tensor *tensor,
+                                                         gridloom_memory **memory);
 /* Gives a state its whole value, of the type and shape that the plan has; each rank cuts its part.
    With ranks from the environment all ranks call it with the same value. */
 GRIDLOOM_API gridloom_status gridloom_session_set_state(gridloom_session *session, const char *name,
@@ -273,9 +283,9 @@ typedef struct gridloom_progress {
   int64_t samples; /* of the data; 0: unknown */
   uint64_t seed;   /* of the samples' order */
 } gridloom_progress;
-/* Writes all states and the progress as a checkpoint, the folder `path`; one of this name is
-   replaced once the new one is whole. With ranks from the environment all ranks call it and rank 0
-   writes. */
+/* Writes all states and the progress as a checkpoint, the folder `path`; a checkpoint of this name
+   is replaced once the new one is whole. Whatever else has this name is refused, and so is a place
+   in the plan. With ranks from the environment all ranks call it and rank 0 writes. */
 GRIDLOOM_API gridloom_status gridloom_session_save(gridloom_session *session, const char *path,
                                                    const gridloom_progress *progress);
 /* Gives all states the values of the checkpoint `path`, or of the latest step-NUMBER in it, which
@@ -324,8 +334,9 @@ typedef struct gridloom_stats {
 } gridloom_stats;
 GRIDLOOM_API gridloom_status gridloom_session_stats(const gridloom_session *session,
                                                     gridloom_stats *stats);
-/* Writes the last run as a file for Perfetto or chrome://tracing; needs options.trace. With ranks
-   from the environment all ranks call it and rank 0 writes. */
+/* Writes the last run as a file for Perfetto or chrome://tracing; needs options.trace. A trace of
+   this name is replaced, another file is refused. With ranks from the environment all ranks call it
+   and rank 0 writes. */
 GRIDLOOM_API gridloom_status gridloom_session_write_trace(gridloom_session *session,
                                                           const char *path);
 

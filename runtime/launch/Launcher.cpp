@@ -96,8 +96,12 @@ void Launch::start() {
     throw Error(ErrorCode::Unavailable, std::string("cannot make a pipe: ") + strerror(errno));
   sigset_t mask;
   sigemptyset(&mask);
-  for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP})
-    sigaddset(&mask, signal);
+  sigaddset(&mask, SIGCHLD);
+  // Ignored signals, such as SIGHUP under nohup, stay ignored: a signalfd would read them.
+  for (int signal : {SIGINT, SIGTERM, SIGHUP})
+    if (struct sigaction action;
+        sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_IGN)
+      sigaddset(&mask, signal);
   sigprocmask(SIG_BLOCK, &mask, &oldMask);
   signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
 

@@ -7,6 +7,7 @@
 
 #include "runtime/core/Error.h"
 #include "runtime/trace/ChromeTrace.h"
+#include "support/FileSwap.h"
 #include "support/Text.h"
 
 #include <algorithm>
@@ -211,15 +212,10 @@ void gridloom::rt::requireTraceFile(const fs::path &trace) {
 
 void gridloom::rt::writeChromeTrace(const std::filesystem::path &path,
                                     std::span<const std::string> ranks) {
-  std::ofstream file(path);
-  file << formatChromeTrace(ranks);
-  file.close();
-  if (file)
-    return;
-  std::string reason = strerror(errno);
-  std::error_code error;
-  if (std::filesystem::is_regular_file(path, error)) // rather no trace than half of one
-    std::filesystem::remove(path, error);
-  throw Error(ErrorCode::InvalidArgument,
-              path.string() + ": the trace cannot be written: " + reason);
+  if (!isFreeForTrace(path))
+    throw Error(ErrorCode::InvalidArgument,
+                path.string() + " exists and is not a trace; remove it, or name another file");
+  if (std::string reason = replaceFile(path, {formatChromeTrace(ranks)}); !reason.empty())
+    throw Error(ErrorCode::InvalidArgument,
+                path.string() + ": the trace cannot be written: " + reason);
 }

@@ -75,6 +75,8 @@ bool isFreeForTrace(const std::filesystem::path &path);
 /// or if that would replace a file that is not a trace.
 void requireTraceFile(const std::filesystem::path &trace);
 /// Writes a file that Perfetto and chrome://tracing open, from what toChromeEvents gave per rank.
+/// Throws InvalidArgument with the reason if it cannot be written, or if that would replace a file
+/// that is not a trace; what is there stays as it is.
 void writeChromeTrace(const std::filesystem::path &path, std::span<const std::string> ranks);
 
 } // namespace gridloom::rt

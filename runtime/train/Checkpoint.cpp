@@ -18,6 +18,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 using namespace gridloom;
 using namespace gridloom::rt;
@@ -37,7 +38,12 @@ static Error refuse(const fs::path &path, const std::string &what) {
   return {ErrorCode::InvalidArgument, "checkpoint " + path.string() + " " + what};
 }
 
+static std::string findObstacle(const fs::path &folder);
+
 void Checkpoint::write(const fs::path &folder) const {
+  // The folder is removed with all that is in it once the new one is in its place.
+  if (std::string obstacle = findObstacle(folder); !obstacle.empty())
+    throw Error(ErrorCode::InvalidArgument, "no checkpoint is saved: " + obstacle);
   const SafeTensorsParts data = layOutSafeTensors(states);
   FileParts files;
   const std::vector<std::string_view> &parts = files[kStates] = data.getAll();
@@ -96,6 +102,17 @@ public:
     if (manifest.contains("ties"))
       checkpoint.ties = readTies(manifest["ties"], checkpoint);
     return checkpoint;
+  }
+
+  /// The names of the checkpoint's files, as far as its manifest lists them.
+  std::set<std::string> listFiles() {
+    std::shared_ptr<const MappedFile> file = open(kManifest);
+    json manifest = readManifest(file->getBytes());
+    std::set<std::string> names = {kManifest, kStates};
+    if (manifest.contains("files") && manifest["files"].is_array())
+      for (const json &entry : manifest["files"])
+        names.insert(getText(entry, "name"));
+    return names;
   }
 
 private:
@@ -237,6 +254,29 @@ private:
 };
 
 } // namespace
+
+/// Why no checkpoint may replace what is at `folder`; empty if there is nothing, an empty folder or
+/// a checkpoint with no file of another program in it.
+static std::string findObstacle(const fs::path &folder) {
+  std::error_code error;
+  if (!fs::exists(folder, error) ||
+      (fs::is_directory(folder, error) && fs::is_empty(folder, error)))
+    return "";
+  const char *remedy = "; name another folder, or remove it";
+  std::set<std::string> own;
+  try {
+    own = Reader(folder).listFiles();
+  } catch (const Error &) {
+    return "'" + folder.string() + "' exists and is not a checkpoint" + remedy;
+  }
+  std::set<std::string> foreign;
+  for (const fs::directory_entry &entry : fs::directory_iterator(folder, error))
+    if (std::string name = entry.path().filename().string(); !own.contains(name))
+      foreign.insert(name);
+  if (foreign.empty())
+    return "";
+  return "'" + folder.string() + "' holds '" + *foreign.begin() + "' beside a checkpoint" + remedy;
+}
 
 Checkpoint Checkpoint::read(const fs::path &folder) { return Reader(folder).read(); }
 

@@ -60,8 +60,9 @@ struct Checkpoint {
   /// The model's weights: parameters, and weights that are tied to them.
   std::map<std::string, HostArray> getParameters() const;
 
-  /// Writes the folder; replaces one of this name once the new one is complete. Throws
-  /// InvalidArgument with the path and the system's reason; the old folder is then unchanged.
+  /// Writes the folder; replaces a checkpoint of this name once the new one is complete. Throws
+  /// InvalidArgument with the path and the reason, also if something else has this name or is in
+  /// the folder; what is there is then unchanged.
   void write(const std::filesystem::path &folder) const;
   /// Reads a folder and verifies its checksums. Throws InvalidArgument naming the file and what is
   /// wrong: damaged, incomplete, no checkpoint, or of a newer version.

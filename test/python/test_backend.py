@@ -52,6 +52,38 @@ def test_other_shapes_and_values_compile_again(reshape):
     program.close()
 
 
+def test_inputs_go_by_their_names():
+    """Equal shapes in another order are another program's, and no input keeps an earlier run's value."""
+    a, b = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((3, 2), np.float32)
+    inputs = [value("a", ["m", "k"]), value("b", ["k", "n"])]
+    program = backend.prepare(make([helper.make_node("MatMul", ["a", "b"], ["c"])], inputs, [value("c", ["m", "n"])]))
+    for given in ({"a": a, "b": b}, {"b": b, "a": a}, {"b": a, "a": b}):
+        np.testing.assert_array_equal(program.run(given)[0], given["a"] @ given["b"])
+    for given, words in [
+        ({"a": a}, "input 'b' is missing; the model takes a, b"),
+        ({"a": a, "c": b}, "there is no input 'c'; the model takes a, b"),
+        ({"a": a, "b": b, "c": b}, "there is no input 'c'"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            program.run(given)
+    program.close()
+
+
+@pytest.mark.parametrize("location", ["../evil", "sub/../../evil", "{outside}/evil"])
+def test_weights_outside_of_the_models_folder_are_not_linked(tmp_path, location):
+    (tmp_path / "base").mkdir()
+    (tmp_path / "evil").write_bytes(np.ones(4, np.float32).tobytes())
+    weight = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
+    entry = weight.external_data.add()
+    entry.key, entry.value = "location", location.format(outside=tmp_path)
+    model = make([helper.make_node("Add", ["x", "w"], ["y"])], [value("x", [4])], [value("y", [4])], [weight])
+    program = backend.prepare(model, base=tmp_path / "base")
+    with pytest.raises(CompileError, match="evil"):
+        program.run([np.ones(4, np.float32)])
+    program.close()
+    assert not list((tmp_path / "base").iterdir()) and (tmp_path / "evil").stat().st_nlink == 1
+
+
 @pytest.mark.parametrize("mesh,strategy", [("", None), ("data=2", None), ("x=2,y=2", "random:5")])
 def test_run_node(mesh, strategy):
     x = np.random.default_rng(0).standard_normal((4, 6), dtype=np.float32)
@@ -82,6 +114,8 @@ def test_wrong_calls_are_refused(reshape):
         backend.prepare(reshape, "CUDA")
     with pytest.raises(ValueError, match="4 inputs for a model that has 3"):
         backend.prepare(reshape).run([1, 2, 3, 4])
+    with pytest.raises(ValueError, match="input 'b' is missing; the model takes x, a, b"):
+        backend.prepare(reshape).run([np.ones(2, np.float32), np.array([2, 1])])
     model = make([helper.make_node("Abs", ["x"], ["y"])], [value("x", [2])], [value("y", [2])])
     with pytest.raises(CompileError, match="write random:SEED"):
         backend.prepare(model, mesh="x=2", strategy="random:often").run([np.ones(2, np.float32)])

@@ -204,9 +204,9 @@ def test_a_waiting_run_sees_an_interrupt(pair):
     assert "KeyboardInterrupt" in err, err
 
 
-@pytest.mark.parametrize("mesh", [[], ["--mesh", "data=2"]])
-def test_a_loop_without_an_end_sees_an_interrupt(tools, tmp_path, mesh):
-    """Also ranks that do not communicate must be interruptible."""
+@pytest.fixture(scope="module")
+def endless(tools, tmp_path_factory):
+    """Plans of a loop that runs as often as input `times` says, for a mesh."""
     scalar = lambda name, kind: helper.make_tensor_value_info(name, kind, [])  # noqa: E731
     vector = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [4])  # noqa: E731
     body = helper.make_graph(
@@ -218,16 +218,34 @@ def test_a_loop_without_an_end_sees_an_interrupt(tools, tmp_path, mesh):
     loop = helper.make_node("Loop", ["times", "yes", "x"], ["y"], body=body)
     inputs = [scalar("times", TensorProto.INT64), scalar("yes", TensorProto.BOOL), vector("x")]
     graph = helper.make_graph([loop], "endless", inputs, [vector("y")])
-    tools.compile(zoo.save(helper.make_model(graph), tmp_path / "m.onnx"), tmp_path / "m.plan", *mesh)
+    folder = tmp_path_factory.mktemp("endless")
+    model = zoo.save(helper.make_model(graph), folder / "m.onnx")
+    return lambda mesh=None: gridloom.compile(model, folder / f"{mesh}.plan", mesh=mesh, tools=tools.folder)
+
+
+ENDLESS = """
+import signal, sys, threading, time
+import numpy as np
+import gridloom
+inputs = {"times": np.array(1 << 60), "yes": np.array(True), "x": np.ones(4, np.float32)}
+session = gridloom.load(sys.argv[1])
+"""
+
+
+def start_endless(plan, script: str) -> subprocess.Popen:
+    command = [sys.executable, "-c", ENDLESS + textwrap.dedent(script), os.fspath(plan)]
+    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("mesh", [None, "data=2"])
+def test_a_loop_without_an_end_sees_an_interrupt(endless, mesh):
+    """Also ranks that do not communicate must be interruptible."""
     script = """
-    import sys, numpy as np, gridloom
-    inputs = {"times": np.array(1 << 60), "yes": np.array(True), "x": np.ones(4, np.float32)}
-    with gridloom.load(sys.argv[1]) as session:
+    with session:
         print("ready", flush=True)
         session.run(inputs)
     """
-    command = [sys.executable, "-c", textwrap.dedent(script), os.fspath(tmp_path / "m.plan")]
-    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with start_endless(endless(mesh), script) as process:
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
@@ -237,6 +255,76 @@ def test_a_loop_without_an_end_sees_an_interrupt(tools, tmp_path, mesh):
             process.kill()
             raise
     assert "KeyboardInterrupt" in err, err
+
+
+def test_a_signal_handler_cannot_call_the_session(endless):
+    script = """
+    def handle(*_):
+        try:
+            session.reset_states()
+        except gridloom.Error as error:
+            print(error.code.name, error)
+        session.abort("the handler is done")
+    signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        session.run(inputs)
+    except gridloom.Error as error:
+        print(error)
+    """
+    with start_endless(endless(), script) as process:
+        try:
+            out, err = process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    first, second = out.splitlines()
+    assert "INVALID_ARGUMENT a call is in progress on this thread" in first and "the handler is done" in second, (out, err)
+
+
+@pytest.mark.parametrize("times", ["100", "1 << 60"], ids=["between runs", "in a run"])
+def test_a_daemon_thread_may_run_when_the_interpreter_ends(endless, times):
+    script = f"""
+    inputs["times"] = np.array({times})
+    def loop():
+        while True:
+            session.run(inputs)
+    threading.Thread(target=loop, daemon=True).start()
+    time.sleep(0.3)
+    """
+    plan = endless()
+    for _ in range(3):  # it ends in different places
+        with start_endless(plan, script) as process:
+            try:
+                out, err = process.communicate(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_an_interrupt_is_no_failure_of_the_call(session):
+    """Also one that arrives while a failed call becomes an exception."""
+
+    def interrupt(*_):
+        raise TimeoutError
+
+    before, hits = signal.signal(signal.SIGALRM, interrupt), 0
+    try:
+        for i in range(200):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-4 + i * 1e-6)
+                for _ in range(10000):
+                    try:
+                        session.update_weights("/nowhere.onnx")
+                    except gridloom.Error:
+                        pass
+            except TimeoutError:
+                hits += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert hits > 150
 
 
 @pytest.mark.parametrize("local", [2, 1], ids=["one machine", "two machines"])

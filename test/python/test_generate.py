@@ -87,9 +87,11 @@ def test_a_batch_of_prompts_from_a_file(tools, model, tmp_path):
     want = reference(model, prompts, 8)
     assert want[0] != want[1]
     for name in ("p.npy", "p.txt"):
-        options = ["--max-tokens", "8", "--output", tmp_path / "out.npy"]
+        options = ["--max-tokens", "8", "--output", tmp_path / "out.npy", "--force"]
         assert generate(tools, tmp_path / "m.plan", *options, tokens=tmp_path / name) == want
         assert np.load(tmp_path / "out.npy").tolist() == want
+        line = refused(tools, tmp_path / "m.plan", "--tokens", tmp_path / name, "--output", tmp_path / name)
+        assert f"{name} exists; choose another --output or --force" in line
     full = ["--max-tokens", "8", "--output", "/dev/full"]
     line = refused(tools, tmp_path / "m.plan", "--tokens", tmp_path / "p.txt", *full)
     assert "/dev/full cannot be written: " in line
@@ -139,6 +141,8 @@ def test_draws_depend_on_the_seed(tools, plan):
     assert len({str(draw("--seed", str(seed))) for seed in range(4)} | {str(greedy)}) == 5
     assert generate(tools, plan, "--top-k", "1", "--seed", "5") == greedy
     assert draw("--top-k", "1") == greedy
+    assert generate(tools, plan, "--top-k", "8", "--seed", "5") != greedy  # the temperature is 1
+    assert generate(tools, plan, "--top-k", "8", "--temperature", "0", "--seed", "5") == greedy
 
 
 def test_a_stop_token_ends_the_output(tools, plan):

@@ -195,7 +195,8 @@ def test_a_rank_that_dies(tools, tmp_path):
 
 def test_an_interrupt(tools, tmp_path):
     command = [tools.path("gridloom"), "devices", "--measure", "-o", tmp_path / "c.json", "--ranks", "4", "--quick"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    restore = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731: the background ignores it
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=restore) as process:
         wait_for_ranks(process, 4)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)

@@ -191,6 +191,79 @@ TEST_F(CApi, RunsAsynchronously) {
   // TearDown destroys the session while it runs.
 }
 
+/// Calls a session while a call of it asks is_interrupted, then aborts it.
+struct Nested {
+  gridloom_session **session; // null until it is created
+  float *data;
+  std::vector<gridloom_status> statuses;
+  std::vector<std::string> errors;
+
+  static int ask(void *given) {
+    Nested &nested = *static_cast<Nested *>(given);
+    gridloom_session *session = *nested.session;
+    if (!session || !nested.statuses.empty())
+      return 0;
+    int64_t shape[] = {4};
+    gridloom_tensor tensor = {GRIDLOOM_F32, 1, shape, nested.data}, out = {};
+    gridloom_progress progress = {};
+    gridloom_stats stats = {};
+    auto expect = [&](gridloom_status status) {
+      nested.statuses.push_back(status);
+      nested.errors.emplace_back(gridloom_last_error());
+    };
+    expect(gridloom_session_run(session, nullptr, nullptr, nullptr, 0));
+    expect(gridloom_session_run_async(session, nullptr, nullptr, nullptr, 0));
+    expect(gridloom_session_wait(session));
+    expect(gridloom_session_bind(session, "x", &tensor));
+    expect(gridloom_session_output(session, "y", &out));
+    expect(gridloom_session_get_state(session, "w", &out));
+    expect(gridloom_session_reset_states(session));
+    expect(gridloom_session_save(session, "checkpoint", &progress));
+    expect(gridloom_session_stats(session, &stats));
+    EXPECT_EQ(gridloom_session_num_outputs(session), 0);
+    gridloom_session_destroy(session); // does nothing
+    EXPECT_EQ(gridloom_session_abort(session, "enough of this"), GRIDLOOM_OK);
+    return 0;
+  }
+};
+
+TEST_F(CApi, CallsWithinACallAreRefused) {
+  PlanBuilder builder = makePlan(1);
+  PlanBuilder::addState(builder.stages[0], "w", {4}, {4});
+  schema::Specialisation &program = builder.program();
+  uint32_t always = PlanBuilder::addBuffer(program, schema::CONSTANT, {}, 0, 0, schema::BOOL);
+  PlanBuilder::addConstant(program, std::string(1, 1));
+  schema::While *loop = program.add_body()->mutable_loop();
+  loop->set_condition(always);
+  PlanBuilder::addCopy(*loop->add_body()->mutable_block(), 0, 1);
+  std::string path = builder.write(folder.getPath());
+  ASSERT_EQ(gridloom_plan_open(path.c_str(), &plan), GRIDLOOM_OK) << gridloom_last_error();
+  for (bool isAsync : {false, true}) {
+    Nested nested = {&session, x.data(), {}, {}};
+    gridloom_session_options options = {};
+    options.size = sizeof(options);
+    options.is_interrupted = &Nested::ask;
+    options.interrupt_data = &nested;
+    ASSERT_EQ(gridloom_session_create(plan, &options, &session), GRIDLOOM_OK)
+        << gridloom_last_error();
+    ASSERT_EQ(bind(), GRIDLOOM_OK) << gridloom_last_error();
+    gridloom_status status;
+    if (isAsync) {
+      ASSERT_EQ(gridloom_session_run_async(session, nullptr, nullptr, nullptr, 0), GRIDLOOM_OK);
+      status = gridloom_session_wait(session);
+    } else {
+      status = gridloom_session_run(session, nullptr, nullptr, nullptr, 0);
+    }
+    EXPECT_NE(status, GRIDLOOM_OK);
+    EXPECT_THAT(gridloom_last_error(), HasSubstr("enough of this"));
+    EXPECT_EQ(nested.statuses.size(), 9u);
+    EXPECT_THAT(nested.statuses, testing::Each(GRIDLOOM_INVALID_ARGUMENT));
+    EXPECT_THAT(nested.errors, testing::Each(HasSubstr("a call is in progress")));
+    gridloom_session_destroy(session);
+    session = nullptr;
+  }
+}
+
 TEST_F(CApi, ErrorsAreOneLineAndOfTheThread) {
   EXPECT_EQ(gridloom_plan_open("/nowhere/model.plan", &plan), GRIDLOOM_INVALID_PLAN);
   EXPECT_STREQ(gridloom_last_error(),
@@ -423,7 +496,18 @@ TEST_F(CApi, StatesAreWhole) {
   ASSERT_EQ(gridloom_session_get_state(session, "w", &whole), GRIDLOOM_OK);
   const float *values = static_cast<const float *>(whole.data);
   EXPECT_THAT(std::vector<float>(values, values + 3), ElementsAreArray(given));
+  gridloom_tensor taken = {};
+  gridloom_memory *memory = nullptr;
+  ASSERT_EQ(gridloom_session_take_state(session, "w", &taken, &memory), GRIDLOOM_OK)
+      << gridloom_last_error();
+  tensor.data = other.data();
+  ASSERT_EQ(gridloom_session_set_state(session, "w", &tensor), GRIDLOOM_OK);
+  ASSERT_EQ(taken.rank, 1);
+  values = static_cast<const float *>(taken.data);
+  EXPECT_THAT(std::vector<float>(values, values + taken.shape[0]), ElementsAreArray(given));
+  gridloom_memory_release(memory);
 
+  EXPECT_EQ(gridloom_session_take_state(session, "w", &taken, nullptr), GRIDLOOM_INVALID_ARGUMENT);
   EXPECT_EQ(gridloom_session_get_state(session, "v", &whole), GRIDLOOM_INVALID_ARGUMENT);
   EXPECT_THAT(gridloom_last_error(), HasSubstr("no state 'v'"));
   EXPECT_EQ(gridloom_session_set_state(session, "w", nullptr), GRIDLOOM_INVALID_ARGUMENT);
@@ -431,6 +515,30 @@ TEST_F(CApi, StatesAreWhole) {
   EXPECT_EQ(gridloom_session_save(session, checkpoint.c_str(), &progress),
             GRIDLOOM_INVALID_ARGUMENT);
   EXPECT_EQ(gridloom_session_restore(session, "/nowhere", nullptr), GRIDLOOM_INVALID_ARGUMENT);
+}
+
+TEST_F(CApi, NoCheckpointReplacesAnythingElse) {
+  PlanBuilder builder = makePlan(1);
+  PlanBuilder::addState(builder.stages[0], "w", {2}, {2});
+  open(std::move(builder));
+  gridloom_progress progress = {};
+  auto save = [&](const std::filesystem::path &path) {
+    return gridloom_session_save(session, path.c_str(), &progress);
+  };
+  std::filesystem::path other = folder.getPath() / "other", plan = folder.getPath() / "model.plan";
+  std::filesystem::create_directory(other);
+  test::writeFile(other / "thesis.tex", "mine");
+  for (const std::filesystem::path &path : {other, other / "thesis.tex"}) {
+    EXPECT_EQ(save(path), GRIDLOOM_INVALID_ARGUMENT);
+    EXPECT_THAT(gridloom_last_error(), HasSubstr("exists and is not a checkpoint"));
+  }
+  for (const std::filesystem::path &path : {plan, plan / "checkpoint"}) {
+    EXPECT_EQ(save(path), GRIDLOOM_INVALID_ARGUMENT);
+    EXPECT_THAT(gridloom_last_error(), HasSubstr(" is inside the plan "));
+  }
+  EXPECT_TRUE(std::filesystem::is_regular_file(other / "thesis.tex"));
+  EXPECT_TRUE(std::filesystem::exists(plan / "manifest.json"));
+  EXPECT_FALSE(std::filesystem::exists(plan / "checkpoint"));
 }
 
 TEST_F(CApi, SchedulesAndOrdersNeedNoSession) {

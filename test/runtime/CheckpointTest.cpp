@@ -63,6 +63,7 @@ protected:
 
   /// The error of reading a checkpoint whose manifest `edit` has changed.
   std::string getError(const std::function<void(json &)> &edit) const {
+    fs::remove_all(folder); // its manifest may be no checkpoint's any more
     saved.write(folder);
     json manifest = json::parse(readText(folder / "manifest.json"));
     edit(manifest);
@@ -220,6 +221,38 @@ TEST_F(CheckpointFiles, AFolderThatCannotBeMadeIsNamed) {
   } catch (const Error &error) {
     EXPECT_THAT(error.what(), HasSubstr("no checkpoint is saved: cannot make the folder"));
   }
+}
+
+TEST_F(CheckpointFiles, OnlyACheckpointIsReplaced) {
+  auto getRefusal = [&](const fs::path &path) {
+    try {
+      saved.write(path);
+    } catch (const Error &error) {
+      EXPECT_THAT(error.what(), HasSubstr("no checkpoint is saved: '" + path.string() + "'"));
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  fs::path file = temporary.getPath() / "notes.txt", work = temporary.getPath() / "work";
+  writeFile(file, "mine");
+  fs::create_directories(work / "sub");
+  writeFile(work / "sub" / "thesis.tex", "mine");
+  EXPECT_THAT(getRefusal(file), HasSubstr("exists and is not a checkpoint; name another folder"));
+  EXPECT_THAT(getRefusal(work), HasSubstr("exists and is not a checkpoint"));
+  for (const char *manifest : {"", "{}", R"({"producer": "gridloom 0.1.0"})"}) {
+    writeFile(work / "manifest.json", manifest); // of a plan or another program
+    EXPECT_THAT(getRefusal(work), HasSubstr("exists and is not a checkpoint")) << manifest;
+  }
+  EXPECT_EQ(readText(file), "mine");
+  EXPECT_EQ(readText(work / "sub" / "thesis.tex"), "mine");
+
+  fs::create_directory(folder);
+  EXPECT_EQ(getRefusal(folder), "no error");
+  EXPECT_EQ(getRefusal(folder / ""), "no error"); // a name that a shell has completed
+  writeFile(folder / "notes.txt", "mine");
+  EXPECT_THAT(getRefusal(folder), HasSubstr("holds 'notes.txt' beside a checkpoint; name another"));
+  EXPECT_EQ(readText(folder / "notes.txt"), "mine");
+  EXPECT_EQ(Checkpoint::read(folder).states.size(), saved.states.size());
 }
 
 TEST_F(CheckpointFiles, EveryCutIsNoticed) {

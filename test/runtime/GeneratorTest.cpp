@@ -10,6 +10,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <set>
 
@@ -66,7 +68,40 @@ TEST(Generator, HasItsDistribution) {
   EXPECT_THAT(seen, testing::ElementsAre(-2, -1, 0, 1, 2));
   HostArray uniform = generate(parse("uniform(1,2)"), "x", DataType::F32, {2000}, 1);
   for (float value : uniform.as<float>())
-    EXPECT_TRUE(value >= 1 && value <= 2);
+    EXPECT_TRUE(value >= 1 && value < 2);
+}
+
+/// Rounding does not reach the end of the range, which is excluded.
+TEST(Generator, UniformStaysBelowItsEndInEveryType) {
+  for (auto [type, below] : {std::pair(DataType::F64, 1.0),
+                             {DataType::F32, 1.0},
+                             {DataType::F16, 1 - 0x1p-11},
+                             {DataType::BF16, 1 - 0x1p-8},
+                             {DataType::F8E4M3FN, 1 - 0x1p-4},
+                             {DataType::F8E5M2, 1 - 0x1p-3}}) {
+    for (const char *text : {"uniform(0,1)", "uniform(-1,0)", "uniform(-2,-1)"}) {
+      Generator generator = parse(text);
+      HostArray array = generate(generator, "x", type, {20000}, 1);
+      double least = INFINITY, most = -INFINITY;
+      for (int64_t i = 0; i < 20000; ++i) {
+        least = std::min(least, getElement(array, i));
+        most = std::max(most, getElement(array, i));
+      }
+      EXPECT_GE(least, generator.first) << nameOf(type) << " " << text;
+      EXPECT_LT(most, generator.second) << nameOf(type) << " " << text;
+      EXPECT_GT(most, generator.second - 0.3) << nameOf(type) << " " << text;
+      if (generator.second == 1 && below != 1)
+        EXPECT_EQ(most, below) << nameOf(type);
+    }
+  }
+}
+
+TEST(Generator, NumbersAreRoundedToTheNearest) {
+  EXPECT_EQ(makeOne("0.3", DataType::BF16), 0.30078125);
+  EXPECT_EQ(makeOne("0.3", DataType::F16), 0.300048828125);
+  EXPECT_EQ(makeOne("0.3", DataType::F32), double(0.3f));
+  EXPECT_EQ(makeOne("-257", DataType::BF16), -256); // a tie
+  EXPECT_TRUE(std::isnan(makeOne("nan", DataType::BF16)));
 }
 
 TEST(Generator, IsRefusedWhereItCannotBe) {

@@ -15,11 +15,14 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <fcntl.h>
 #include <map>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 
 using namespace gridloom::rt;
 using namespace gridloom::rt::test;
@@ -319,6 +322,11 @@ TEST(Launch, StoppedRankMeetsTheDeadline) {
               AllOf(HasSubstr("missing rank 2"), HasSubstr("1500 ms")));
 }
 
+static void handleSignals(void (*handler)(int)) {
+  for (int each : {SIGINT, SIGTERM, SIGHUP}) // a shell ignores some of them in background jobs
+    signal(each, handler);
+}
+
 /// Runs a launch of 3 sleeping ranks in a child process and sends it `signal`. The ranks write to a
 /// pipe when they have started; it closes when all of them have ended.
 static void interruptLaunch(int signal, int expectedStatus) {
@@ -327,6 +335,7 @@ static void interruptLaunch(int signal, int expectedStatus) {
   pid_t launcher = fork();
   if (launcher == 0) {
     close(ends[0]);
+    handleSignals(SIG_DFL);
     freopen("/dev/null", "w", stderr);
     int code = launchRanks(3, {}, [&](const World &, Transport &) {
       (void)!write(ends[1], "x", 1);
@@ -361,6 +370,7 @@ static std::pair<int, std::string> interruptPatiently(int signal,
   pid_t launcher = fork();
   if (launcher == 0) {
     close(ends[0]);
+    handleSignals(SIG_DFL);
     freopen("/dev/null", "w", stderr);
     StopSignal stop;
     LaunchOptions options;
@@ -398,6 +408,49 @@ TEST(Launch, RanksThatHandleSignalsEndByThemselves) {
   auto linger = [](int) { usleep(3000000); }; // longer than a stopped rank would be given
   EXPECT_EQ(interruptPatiently(SIGINT, linger), std::pair(130, std::string("eee")));
   EXPECT_EQ(interruptPatiently(SIGTERM, [](int) {}), std::pair(143, std::string("eee")));
+}
+
+/// As under nohup, also where ranks handle signals.
+TEST(Launch, IgnoredSignalsEndNothing) {
+  for (bool ranksHandleSignals : {false, true}) {
+    int ends[2], go[2];
+    ASSERT_EQ(pipe(ends), 0);
+    ASSERT_EQ(pipe(go), 0);
+    pid_t launcher = fork();
+    if (launcher == 0) {
+      close(ends[0]);
+      close(go[1]);
+      handleSignals(SIG_IGN);
+      freopen("/dev/null", "w", stderr);
+      StopSignal stop;
+      LaunchOptions options;
+      options.ranksHandleSignals = ranksHandleSignals;
+      _exit(launchRanks(3, options, [&](const World &, Transport &) {
+        char byte;
+        (void)!write(ends[1], "x", 1);
+        (void)!read(go[0], &byte, 1);
+        (void)!write(ends[1], StopSignal::get() == 0 ? "e" : "s", 1);
+      }));
+    }
+    close(ends[1]);
+    close(go[0]);
+    char byte;
+    for (int rank = 0; rank < 3; ++rank)
+      ASSERT_EQ(read(ends[0], &byte, 1), 1);
+    for (int each : {SIGHUP, SIGINT, SIGTERM})
+      kill(launcher, each);
+    usleep(100000); // for the launcher to read them, if it did
+    EXPECT_EQ(write(go[1], "ggg", 3), 3);
+    std::string text;
+    while (read(ends[0], &byte, 1) == 1)
+      text += byte;
+    close(ends[0]);
+    close(go[1]);
+    int status = 0;
+    waitpid(launcher, &status, 0);
+    EXPECT_EQ(status, 0) << ranksHandleSignals;
+    EXPECT_EQ(text, "eee") << ranksHandleSignals;
+  }
 }
 
 TEST(Launch, WhatFailsAfterASignalIsReported) {
@@ -457,6 +510,38 @@ TEST(RunRank, StrangersMeet) {
   auto main = [](const World &, Transport &transport) { addUp(transport, 10); };
   EXPECT_THAT(runRanks(worlds, main), testing::Each(""));
   EXPECT_THAT(runRanks(worlds, main), testing::Each("")) << "again under the same name";
+}
+
+/// A stranger at the meeting place that sends a byte now and then holds nobody up for long.
+TEST(RunRank, ASlowStrangerIsNotWaitedFor) {
+  std::string job = makeWorld(0, 2).job;
+  uint64_t hash = 0xcbf29ce484222325;
+  for (unsigned char c : job)
+    hash = (hash ^ c) * 0x100000001b3;
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  int written = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "gridloom-%u-%016llx",
+                         getuid(), static_cast<unsigned long long>(hash));
+  auto length = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + size_t(written));
+  std::atomic<bool> isOver = false;
+  std::thread stranger([&] {
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    while (!isOver && connect(fd, reinterpret_cast<sockaddr *>(&name), length) != 0)
+      usleep(1000);
+    while (!isOver && ::send(fd, "x", 1, MSG_NOSIGNAL) == 1)
+      usleep(400000); // a greeting would take 10 s
+    close(fd);
+  });
+  auto begin = std::chrono::steady_clock::now();
+  try {
+    joinLocalTransport(job, 0, 2, {.deadline = std::chrono::milliseconds(1000)});
+    ADD_FAILURE() << "rank 1 has not come";
+  } catch (const Error &error) {
+    EXPECT_THAT(error.what(), HasSubstr("is not complete after 1000 ms; missing rank 1"));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  isOver = true;
+  stranger.join();
 }
 
 /// Signals that the program handles do not interrupt ranks that wait for others to join.

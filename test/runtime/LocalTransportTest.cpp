@@ -147,6 +147,50 @@ TEST(LocalMemoryTest, MoreThanTheMachineHasIsRefused) {
   }
 }
 
+/// What two ranks of a process report whose files may have `bytes`, and the signal that ended it.
+std::pair<std::string, int> addUpLimited(rlim_t bytes) {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    rlimit limit{bytes, bytes};
+    std::string text;
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
+      text = "no limit";
+    try {
+      for (const Outcome &outcome : runThreads(2, {}, [](Transport &transport) {
+             runAll(transport, 20000, [](int) { return true; });
+           }))
+        text += outcome.text;
+    } catch (const Error &error) {
+      text = error.what();
+    }
+    (void)!write(ends[1], text.data(), text.size());
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string text;
+  for (char byte; read(ends[0], &byte, 1) == 1;)
+    text += byte;
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return {text, WIFSIGNALED(status) ? WTERMSIG(status) : 0};
+}
+
+/// The segment is as large as files may be.
+TEST(LocalMemoryTest, FilesMayHaveALimit) {
+  EXPECT_EQ(addUpLimited(rlim_t(64) << 20), std::pair(std::string(), 0));
+  auto [text, signal] = addUpLimited(512 << 10);
+  EXPECT_EQ(signal, 0);
+  EXPECT_THAT(text, HasSubstr("the local transport holds at most 524288 bytes of all ranks "
+                              "together, as ulimit -f says"));
+  EXPECT_THAT(addUpLimited(4096),
+              testing::Pair(testing::AllOf(HasSubstr("the memory that ranks share is a file of"),
+                                           HasSubstr("and files may have 4096 (ulimit -f)")),
+                            0));
+}
+
 double getSeconds(const timeval &time) { return double(time.tv_sec) + double(time.tv_usec) * 1e-6; }
 
 double getUsedSeconds() {

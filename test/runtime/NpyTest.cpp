@@ -68,6 +68,26 @@ TEST_F(Npy, WhatIsWrittenIsRead) {
     }
 }
 
+TEST_F(Npy, AFileThatIsRewrittenDoesNotChangeWhatIsRead) {
+  HostArray array = HostArray::allocate(DataType::I32, {2000});
+  for (int32_t &element : array.as<int32_t>())
+    element = 7;
+  writeNpy(path, array);
+  std::vector<std::shared_ptr<const MappedFile>> files;
+  HostArray copy = readNpy(path), mapped = readNpy(path, &files);
+  ASSERT_EQ(files.size(), 1U);
+  files.front()->requireUnchanged();
+  writeFile(path, ""); // as numpy.save begins
+  EXPECT_THAT(copy.as<int32_t>(), testing::Each(7));
+  EXPECT_EQ(mapped.as<int32_t>()[1999], 0);
+  try {
+    files.front()->requireUnchanged();
+    FAIL();
+  } catch (const Error &error) {
+    EXPECT_THAT(error.what(), HasSubstr("was changed while it is in use"));
+  }
+}
+
 /// The format has no 8-bit floats: they are read back as bytes.
 TEST_F(Npy, FloatsOf8BitsAreBytes) {
   for (DataType type :

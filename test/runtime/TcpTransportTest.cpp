@@ -351,6 +351,19 @@ TEST(TcpTransportTest, ANameIsAskedForUntilTheDeadline) {
   EXPECT_GE(std::chrono::steady_clock::now() - begin, 700ms);
 }
 
+TEST(TcpTransportTest, ALookUpIsInterrupted) {
+  for (int rank : {0, 1}) {
+    TransportOptions options = {60000ms, 100ms};
+    options.whileJoining = [] { throw Error(ErrorCode::PeerFailed, "interrupted"); };
+    try {
+      joinTcpTransport("no-such-host.invalid:29500", "job", rank, 2, options);
+      FAIL();
+    } catch (const Error &error) {
+      EXPECT_STREQ(error.what(), "interrupted") << rank;
+    }
+  }
+}
+
 TEST(TcpTransportTest, RankZeroLeavesWithoutAStoppedRank) {
   JobOptions options;
   options.transport.deadline = 60000ms;

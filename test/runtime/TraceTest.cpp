@@ -103,6 +103,13 @@ TEST(TraceTest, OnlyTracesAreReplaced) {
   requireTraceFile("/dev/null");
   std::ofstream(other) << "weights";
   EXPECT_THROW(requireTraceFile(other), Error);
+  EXPECT_THROW(writeChromeTrace(other, {}), Error); // as sessions of the API call it
+  std::string kept;
+  std::ifstream(other) >> kept;
+  EXPECT_EQ(kept, "weights");
+  writeChromeTrace(trace, std::vector<std::string>{R"({"ph": "X"})"});
+  EXPECT_EQ(nlohmann::json::parse(std::ifstream(trace))["traceEvents"].size(), 1u);
+  EXPECT_THROW(writeChromeTrace("/dev/full", {}), Error);
   EXPECT_THROW(requireTraceFile(folder.getPath()), Error);
 }
 

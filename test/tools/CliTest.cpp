@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <sys/wait.h>
@@ -55,6 +56,8 @@ public:
     };
     redirect(out, 1);
     redirect(err, 2);
+    for (int each : {SIGINT, SIGTERM, SIGHUP}) // a shell ignores some of them in background jobs
+      signal(each, SIG_DFL);
     for (const char *name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK",
                              "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID"})
       unsetenv(name);
@@ -366,6 +369,17 @@ TEST_F(Cli, InterruptEndsTheJob) {
   EXPECT_EQ(job.wait().code, 130);
 }
 
+TEST_F(Cli, AnInputThatIsRewrittenEndsTheJob) {
+  std::string x = writeX();
+  Process job(folder.getPath(), {"run", plan, "--input", "x=" + x, "--repeat", "1000000"});
+  ASSERT_EQ(job.awaitRuns().size(), 2u);
+  fs::resize_file(x, 0); // as numpy.save begins
+  Result result = job.wait();
+  EXPECT_EQ(result.code, 1) << result.out;
+  EXPECT_THAT(result.err, MatchesRegex("error: [^\n]*x.npy: was changed while it is in use: it had "
+                                       "192 bytes and has 0;[^\n]*\n"));
+}
+
 TEST_F(Cli, OtherLaunchersAreJoined) {
   std::string output = (folder.getPath() / "results").string(), x = writeX();
   auto start = [&](int rank, int size) {
@@ -668,6 +682,16 @@ TEST_F(Cli, BenchOfCollectivesCountsNothingWrong) {
     EXPECT_THAT(result.out, AllOf(HasSubstr("algbw"), HasSubstr("busbw"), HasSubstr("#wrong")));
     EXPECT_THAT(result.out, Not(HasSubstr("N/A")));
   }
+}
+
+/// A narrow type must hold the sum over all ranks.
+TEST_F(Cli, BenchOfManyRanksCountsNothingWrong) {
+  for (auto [ranks, type] : {std::pair("64", "i8"), {"130", "i8"}, {"130", "u8"}, {"199", "bf16"}})
+    for (const char *name : {"all_reduce", "reduce_scatter"}) {
+      Result result = run({"bench", name, "-b", "1K", "-e", "1K", "-n", ranks, "--type", type,
+                           "--in-process", "--iters", "1", "--warmup", "0"});
+      EXPECT_EQ(result.code, 0) << ranks << " " << type << " " << result.err;
+    }
 }
 
 TEST_F(Cli, BenchOfAPlan) {

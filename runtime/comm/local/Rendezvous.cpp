@@ -77,11 +77,30 @@ static std::optional<ucred> getSameUser(int fd) {
   return peer;
 }
 
-/// Reads exactly `bytes`; false if the peer closes or the socket times out.
-static bool receiveAll(int fd, void *to, size_t bytes) {
+/// Waits until `fd` can be read or accepts; false at `end`.
+static bool awaitInput(int fd, steady_clock::time_point end, const TransportOptions &options) {
+  while (true) {
+    if (options.whileJoining)
+      options.whileJoining();
+    auto left = std::chrono::duration_cast<milliseconds>(end - steady_clock::now()).count();
+    if (left <= 0)
+      return false;
+    pollfd entry{fd, POLLIN, 0};
+    if (int ready = poll(&entry, 1, int(std::min<int64_t>(left, 200))); ready > 0)
+      return true;
+    else if (ready < 0 && errno != EINTR)
+      return false;
+  }
+}
+
+/// Reads exactly `bytes`; false if the peer closes or has not sent them by `end`.
+static bool receiveAll(int fd, void *to, size_t bytes, steady_clock::time_point end,
+                       const TransportOptions &options) {
   for (size_t done = 0; done < bytes;) {
-    ssize_t got = recv(fd, static_cast<char *>(to) + done, bytes - done, 0);
-    if (got < 0 && errno == EINTR)
+    if (!awaitInput(fd, end, options))
+      return false;
+    ssize_t got = recv(fd, static_cast<char *>(to) + done, bytes - done, MSG_DONTWAIT);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN))
       continue;
     if (got <= 0)
       return false;
@@ -111,7 +130,8 @@ static void sendAnswer(int to, const std::string &text, int passedFd) {
     ; // ignore other failures: joining detects peers that left
 }
 
-static int receiveAnswer(int from, std::string &text) {
+static int receiveAnswer(int from, std::string &text, steady_clock::time_point end,
+                         const TransportOptions &options) {
   Answer answer{};
   iovec data{&answer, sizeof answer};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -122,12 +142,14 @@ static int receiveAnswer(int from, std::string &text) {
   message.msg_controllen = sizeof control;
   int fd = -1;
   ssize_t got = 0;
-  do {
-    got = recvmsg(from, &message, MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
+  while (awaitInput(from, end, options)) {
+    got = recvmsg(from, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (got >= 0 || (errno != EINTR && errno != EAGAIN))
+      break;
+  }
   auto taken = size_t(std::max<ssize_t>(got, 0));
-  if (got <= 0 ||
-      !receiveAll(from, reinterpret_cast<char *>(&answer) + taken, sizeof answer - taken)) {
+  if (got <= 0 || !receiveAll(from, reinterpret_cast<char *>(&answer) + taken,
+                              sizeof answer - taken, end, options)) {
     text = "rank 0 closed the connection";
     return fd;
   }
@@ -180,14 +202,7 @@ static std::shared_ptr<Segment> serve(const Address &address, const std::string 
   std::vector<bool> seen(size_t(size), false);
   seen[0] = true;
   while (std::count(seen.begin(), seen.end(), false) != 0) {
-    if (options.whileJoining)
-      options.whileJoining();
-    auto left = std::chrono::duration_cast<milliseconds>(until - steady_clock::now()).count();
-    pollfd entry{listener.fd, POLLIN, 0};
-    int ready = left > 0 ? poll(&entry, 1, int(std::min<int64_t>(left, 200))) : 0;
-    if (ready < 0 && errno == EINTR)
-      continue;
-    if (left <= 0 || ready < 0) {
+    if (!awaitInput(listener.fd, until, options)) {
       std::vector<int> missing;
       for (int rank = 0; rank < size; ++rank)
         if (!seen[size_t(rank)])
@@ -196,17 +211,14 @@ static std::shared_ptr<Segment> serve(const Address &address, const std::string 
                                                    std::to_string(options.deadline.count()) +
                                                    " ms; missing " + describeRanks(missing));
     }
-    if (!(entry.revents & POLLIN))
-      continue;
     int accepted = accept4(listener.fd, nullptr, nullptr, SOCK_CLOEXEC);
     if (accepted < 0)
       continue;
     Socket peer(accepted);
-    timeval patience{2, 0};
-    setsockopt(peer.fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     Hello hello{};
     std::optional<ucred> caller = getSameUser(peer.fd);
-    if (!caller || !receiveAll(peer.fd, &hello, sizeof hello))
+    auto end = std::min(until, steady_clock::now() + milliseconds(2000)); // others wait behind it
+    if (!caller || !receiveAll(peer.fd, &hello, sizeof hello, end, options))
       continue;
     std::string objection = judge(hello, *caller, size, seen);
     sendAnswer(peer.fd, objection, segment->getFd());
@@ -236,9 +248,6 @@ static std::shared_ptr<Segment> call(const Address &address, const std::string &
       pause = std::min(pause * 2, milliseconds(50));
       continue;
     }
-    auto left = std::chrono::duration_cast<milliseconds>(until - steady_clock::now()).count();
-    timeval patience{time_t(std::max<int64_t>(left, 0) / 1000 + 1), 0};
-    setsockopt(socket.fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     Hello hello{helloMagic, rank, size, getpid(), 0};
     std::string objection;
     int fd = -1;
@@ -247,7 +256,7 @@ static std::shared_ptr<Segment> call(const Address &address, const std::string &
     else if (::send(socket.fd, &hello, sizeof hello, MSG_NOSIGNAL) != ssize_t(sizeof hello))
       objection = "rank 0 closed the connection";
     else
-      fd = receiveAnswer(socket.fd, objection);
+      fd = receiveAnswer(socket.fd, objection, until + milliseconds(1000), options);
     if (fd < 0)
       throw Error(ErrorCode::InvalidArgument, "job " + job + ": " + objection);
     return Segment::adopt(fd);

@@ -12,14 +12,15 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 using namespace gridloom::rt;
 
 static constexpr uint64_t magicNumber = 0x6d6f6f6c64697267; // "gridloom"
-static constexpr uint32_t layoutVersion = 2;
-static constexpr uint64_t segmentBytes = uint64_t(1) << 40; // address space of a sparse file
+static constexpr uint32_t layoutVersion = 3;
+static constexpr uint64_t mostBytes = uint64_t(1) << 40; // address space of a sparse file
 static constexpr size_t maxRegions = 4096;
 static constexpr size_t pageBytes = 4096;
 
@@ -38,6 +39,7 @@ struct Segment::Header {
   uint32_t ranks;
   uint64_t chunkBytes;
   uint64_t job;
+  uint64_t capacity; // the file's size
 
   std::atomic<uint32_t> failureState;
   int32_t failureRank;
@@ -79,6 +81,22 @@ static Error systemError(const std::string &what) {
   return {ErrorCode::Unavailable, what + ": " + strerror(errno)};
 }
 
+static uint64_t roundUp(uint64_t bytes) { return (bytes + pageBytes - 1) / pageBytes * pageBytes; }
+
+/// The size of a segment: memory files count for the limit of file sizes, beyond which ftruncate
+/// ends the process with SIGXFSZ. Throws Unavailable if the limit is below `least`.
+static uint64_t chooseCapacity(uint64_t least) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= mostBytes)
+    return mostBytes;
+  if (limit.rlim_cur < least)
+    throw Error(ErrorCode::Unavailable, "the memory that ranks share is a file of at least " +
+                                            std::to_string(least) + " bytes, and files may have " +
+                                            std::to_string(limit.rlim_cur) +
+                                            " (ulimit -f); raise the limit");
+  return limit.rlim_cur / pageBytes * pageBytes;
+}
+
 Mapping::Mapping(int fd, uint64_t offset, size_t bytes) : bytes(bytes) {
   void *address =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, off_t(offset));
@@ -115,11 +133,12 @@ std::shared_ptr<Segment> Segment::create(int ranks, size_t chunkBytes) {
                                                 std::to_string(ranks));
   // A member splits its chunk among all members; each part has at least a cache line.
   chunkBytes = std::max(chunkBytes, size_t(64) * size_t(ranks));
-  chunkBytes = (chunkBytes + pageBytes - 1) / pageBytes * pageBytes;
+  chunkBytes = roundUp(chunkBytes);
+  uint64_t capacity = chooseCapacity(roundUp(sizeof(Header)));
   int fd = memfd_create("gridloom", MFD_CLOEXEC);
   if (fd < 0)
     throw systemError("cannot make a shared memory file");
-  if (ftruncate(fd, off_t(segmentBytes)) != 0) {
+  if (ftruncate(fd, off_t(capacity)) != 0) {
     Error error = systemError("cannot size a shared memory file");
     close(fd);
     throw error;
@@ -129,9 +148,10 @@ std::shared_ptr<Segment> Segment::create(int ranks, size_t chunkBytes) {
   header.version = layoutVersion;
   header.ranks = uint32_t(ranks);
   header.chunkBytes = chunkBytes;
+  header.capacity = capacity;
   if (getrandom(&header.job, sizeof header.job, 0) != sizeof header.job)
     throw systemError("cannot draw a job number");
-  header.end = (sizeof(Header) + pageBytes - 1) / pageBytes * pageBytes;
+  header.end = roundUp(sizeof(Header));
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
   pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
@@ -144,7 +164,7 @@ std::shared_ptr<Segment> Segment::create(int ranks, size_t chunkBytes) {
 
 std::shared_ptr<Segment> Segment::adopt(int fd) {
   struct stat status;
-  if (fstat(fd, &status) != 0 || uint64_t(status.st_size) != segmentBytes) {
+  if (fstat(fd, &status) != 0 || uint64_t(status.st_size) < sizeof(Header)) {
     close(fd);
     throw Error(ErrorCode::InvalidArgument,
                 "descriptor " + std::to_string(fd) + " is not the shared memory of a gridloom job");
@@ -152,7 +172,8 @@ std::shared_ptr<Segment> Segment::adopt(int fd) {
   std::shared_ptr<Segment> segment(new Segment(fd));
   const Header &header = *segment->header;
   if (header.magic.load(std::memory_order_acquire) != magicNumber ||
-      header.version != layoutVersion || header.ranks < 1 || header.ranks > maxLocalRanks)
+      header.version != layoutVersion || header.ranks < 1 || header.ranks > maxLocalRanks ||
+      header.capacity != uint64_t(status.st_size))
     throw Error(ErrorCode::InvalidArgument,
                 "the shared memory of this job was made by another version of gridloom; start all "
                 "ranks with the same one");
@@ -195,7 +216,7 @@ std::optional<Failure> Segment::getFailure() const {
 
 uint64_t Segment::acquireRegion(const RegionKey &key, int members, size_t bytes,
                                 std::chrono::milliseconds deadline) {
-  bytes = (bytes + pageBytes - 1) / pageBytes * pageBytes;
+  bytes = roundUp(bytes);
   Lock lock(header->lock, deadline);
   std::span<Region> regions(header->regions, header->numRegions);
   Region *free = nullptr;
@@ -211,11 +232,12 @@ uint64_t Segment::acquireRegion(const RegionKey &key, int members, size_t bytes,
       throw Error(ErrorCode::OutOfMemory,
                   "the local transport holds at most " + std::to_string(maxRegions) +
                       " communicators and buffers of ranks together, and these are made");
-    if (segmentBytes - header->end < bytes)
-      throw Error(ErrorCode::OutOfMemory, "the local transport holds at most " +
-                                              std::to_string(segmentBytes) +
-                                              " bytes of all ranks together; " +
-                                              std::to_string(bytes) + " more are too many");
+    if (header->capacity - header->end < bytes)
+      throw Error(ErrorCode::OutOfMemory,
+                  "the local transport holds at most " + std::to_string(header->capacity) +
+                      " bytes of all ranks together" +
+                      (header->capacity < mostBytes ? ", as ulimit -f says" : "") + "; " +
+                      std::to_string(bytes) + " more are too many");
     free = new (&header->regions[header->numRegions++]) Region{};
     free->offset = header->end;
     free->bytes = bytes;

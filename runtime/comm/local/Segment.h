@@ -74,8 +74,9 @@ struct RegionKey {
 
 class Segment {
 public:
-  /// Creates a segment for `ranks` ranks; throws InvalidArgument if there are too many, Unavailable
-  /// if memfd_create fails.
+  /// Creates a segment for `ranks` ranks, as large as this process's files may be; throws
+  /// InvalidArgument if there are too many ranks, Unavailable if there is no room for its tables or
+  /// memfd_create fails.
   static std::shared_ptr<Segment> create(int ranks, size_t chunkBytes = defaultChunkBytes);
   /// Takes a descriptor from another process; throws InvalidArgument if it is not a segment of
   /// ours.

@@ -105,7 +105,8 @@ std::optional<TcpMessage> TcpConnection::next() {
 }
 
 std::shared_ptr<addrinfo> gridloom::rt::resolve(const std::string &master,
-                                                std::chrono::steady_clock::time_point end) {
+                                                std::chrono::steady_clock::time_point end,
+                                                const std::function<void()> &whileJoining) {
   size_t colon = master.rfind(':');
   std::string host = master.substr(0, colon);
   if (host.empty() || colon == std::string::npos)
@@ -124,6 +125,8 @@ std::shared_ptr<addrinfo> gridloom::rt::resolve(const std::string &master,
     bool mayCome = problem == EAI_AGAIN || problem == EAI_NONAME || problem == EAI_NODATA;
     if (!mayCome || std::chrono::steady_clock::now() >= end)
       break;
+    if (whileJoining)
+      whileJoining();
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
   if (problem != 0)

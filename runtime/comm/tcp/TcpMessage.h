@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,9 +63,11 @@ private:
   std::string received;
 };
 
-/// Resolves HOST:PORT. Retries an unknown name until `end`. Throws InvalidArgument or Unavailable.
+/// Resolves HOST:PORT. Retries an unknown name until `end`, and meanwhile calls `whileJoining`
+/// unless it is null. Throws InvalidArgument or Unavailable.
 std::shared_ptr<addrinfo> resolve(const std::string &master,
-                                  std::chrono::steady_clock::time_point end);
+                                  std::chrono::steady_clock::time_point end,
+                                  const std::function<void()> &whileJoining);
 
 } // namespace gridloom::rt
 

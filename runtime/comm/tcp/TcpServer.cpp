@@ -21,8 +21,9 @@ using namespace gridloom::rt;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-static int listenAt(const std::string &master, milliseconds deadline) {
-  std::shared_ptr<addrinfo> address = resolve(master, steady_clock::now() + deadline);
+static int listenAt(const std::string &master, const TransportOptions &options) {
+  std::shared_ptr<addrinfo> address =
+      resolve(master, steady_clock::now() + options.deadline, options.whileJoining);
   int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   int yes = 1;
   if (fd >= 0) {
@@ -42,9 +43,8 @@ static int listenAt(const std::string &master, milliseconds deadline) {
 
 TcpServer::TcpServer(const std::string &master, std::string jobName, int size,
                      TransportOptions options)
-    : job(std::move(jobName)), size(size), options(options),
-      listener(listenAt(master, options.deadline)), hasJoined(size_t(size), false),
-      hasLeft(size_t(size), false) {
+    : job(std::move(jobName)), size(size), options(options), listener(listenAt(master, options)),
+      hasJoined(size_t(size), false), hasLeft(size_t(size), false) {
   if (pipe2(wake, O_CLOEXEC) != 0) {
     close(listener);
     throw Error(ErrorCode::Unavailable, std::string("cannot make a pipe: ") + strerror(errno));

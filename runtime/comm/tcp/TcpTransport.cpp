@@ -361,7 +361,7 @@ static int tryConnect(const addrinfo &address, steady_clock::time_point end,
 
 static int connectTo(const std::string &master, const TransportOptions &options) {
   auto end = steady_clock::now() + options.deadline;
-  std::shared_ptr<addrinfo> address = resolve(master, end);
+  std::shared_ptr<addrinfo> address = resolve(master, end, options.whileJoining);
   while (true) {
     int fd = tryConnect(*address, end, options.whileJoining);
     if (fd >= 0)
