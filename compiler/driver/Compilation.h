@@ -108,11 +108,10 @@ private:
 
   // MemoryFit.cpp
   struct Change;
-  /// Runs the phases from `first` to `last`. On failure sets `error`. Called from several threads,
-  /// each with its own context.
-  mlir::LogicalResult compileFrom(mlir::StringRef first, mlir::StringRef last,
-                                  mlir::ModuleOp program, const ShardOptions &shard,
-                                  std::string &error) const;
+  /// Runs the phases from number `first` to `last` on `program`, which it changes. On failure sets
+  /// `error`. Called from several threads, each with its own context.
+  mlir::LogicalResult compileFrom(size_t first, mlir::StringRef last, mlir::ModuleOp program,
+                                  const ShardOptions &shard, std::string &error) const;
   /// StrategyRequest::tryPlan.
   std::optional<TrialPlan> tryPlan(mlir::ModuleOp simplified, const ShardOptions &shard,
                                    mlir::OwningOpRef<mlir::ModuleOp> fused,

@@ -120,7 +120,8 @@ static std::optional<double> bench(const std::string &runtime, const fs::path &p
 std::string Compilation::writePlanOf(Contender &contender) {
   std::string error;
   OwningOpRef<ModuleOp> copy = module->clone();
-  if (failed(compileFrom("shard", "allocate", *copy, contender.candidate->options, error)))
+  if (failed(
+          compileFrom(*findPhase("shard"), "allocate", *copy, contender.candidate->options, error)))
     return error;
   loom::FirstErrorHandler handler(&context, error, options.input);
   EmitSummary ignored;

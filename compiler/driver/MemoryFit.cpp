@@ -21,12 +21,12 @@ static constexpr int64_t kMaxTimes = 16;
 // Memory of a program
 //===----------------------------------------------------------------------===//
 
-LogicalResult Compilation::compileFrom(StringRef first, StringRef last, ModuleOp program,
+LogicalResult Compilation::compileFrom(size_t first, StringRef last, ModuleOp program,
                                        const ShardOptions &shard, std::string &error) const {
   loom::FirstErrorHandler handler(program.getContext(), error, options.input);
   PhaseContext phases = makePhaseContext(shard);
   phases.shard.explains = false;
-  for (size_t i = *findPhase(first); i <= *findPhase(last); ++i) {
+  for (size_t i = first; i <= *findPhase(last); ++i) {
     PassManager pm(program.getContext());
     pm.enableVerifier(false); // the phases verify the program themselves
     getPhases()[i].addPasses(pm, phases);
@@ -42,7 +42,7 @@ LogicalResult Compilation::compileFrom(StringRef first, StringRef last, ModuleOp
 std::optional<TrialPlan> Compilation::tryPlan(ModuleOp simplified, const ShardOptions &shard,
                                               OwningOpRef<ModuleOp> fused,
                                               std::string &error) const {
-  StringRef first = fused ? "schedule" : "shard";
+  size_t first = fused ? *findPhase("fuse") + 1 : *findPhase("shard");
   OwningOpRef<ModuleOp> copy = fused ? std::move(fused) : simplified.clone();
   if (failed(compileFrom(first, "allocate", *copy, shard, error)))
     return std::nullopt;

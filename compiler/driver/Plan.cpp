@@ -48,7 +48,7 @@ void Compilation::describeChoice(PlanOutcome &outcome) const {
   outcome.stopped = describeStop();
   outcome.left = choice.countLeft();
   for (const Candidate &candidate : choice.candidates) {
-    int64_t bytes = candidate.memoryBytes ? candidate.memoryBytes : candidate.estimatedBytes;
+    int64_t bytes = candidate.memoryBytes ? candidate.memoryBytes : candidate.getEstimatedBytes();
     outcome.candidates.push_back({candidate.name, candidate.describe(),
                                   candidate.simulatedSeconds * 1e3, candidate.sumSeconds * 1e3,
                                   static_cast<uint64_t>(bytes)});

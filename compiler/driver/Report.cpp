@@ -163,13 +163,14 @@ static llvm::json::Array describeAxes(ModuleOp module) {
 static llvm::json::Array describeCandidates(const Choice &choice) {
   llvm::json::Array candidates;
   for (const Candidate &candidate : choice.candidates)
-    candidates.push_back(llvm::json::Object{{"strategy", candidate.name},
-                                            {"simulated_ms", toMs(candidate.simulatedSeconds)},
-                                            {"measured_ms", toMs(candidate.measuredSeconds)},
-                                            {"sum_ms", toMs(candidate.sumSeconds)},
-                                            {"memory_bytes", candidate.memoryBytes},
-                                            {"estimated_memory_bytes", candidate.estimatedBytes},
-                                            {"reason", candidate.describe()}});
+    candidates.push_back(
+        llvm::json::Object{{"strategy", candidate.name},
+                           {"simulated_ms", toMs(candidate.simulatedSeconds)},
+                           {"measured_ms", toMs(candidate.measuredSeconds)},
+                           {"sum_ms", toMs(candidate.sumSeconds)},
+                           {"memory_bytes", candidate.memoryBytes},
+                           {"estimated_memory_bytes", candidate.getEstimatedBytes()},
+                           {"reason", candidate.describe()}});
   return candidates;
 }
 

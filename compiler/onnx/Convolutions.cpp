@@ -114,9 +114,8 @@ static Value mirrorWeight(Node &node, Value weight, int64_t groups) {
   int64_t inputs = shape[0] / groups, outputs = shape[1],
           count = loom::countElements(shape.drop_front(2));
   // The order of the kernel's elements is computed here.
-  constexpr int64_t kLargest = int64_t(1) << 24;
-  if (count > kLargest) {
-    node.error() << "a kernel of " << count << " elements is larger than the " << kLargest
+  if (count > kMostTableEntries) {
+    node.error() << "a kernel of " << count << " elements is larger than the " << kMostTableEntries
                  << " that can be mirrored";
     return {};
   }

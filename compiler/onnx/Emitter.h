@@ -132,6 +132,9 @@ private:
 /// Whether a tensor of this shape could be in some machine's memory and has at most rt::kMaxRank
 /// dimensions.
 bool isReasonable(llvm::ArrayRef<int64_t> shape);
+/// The most entries of a table that the importer computes itself, such as the places that padding
+/// reads.
+inline constexpr int64_t kMostTableEntries = int64_t(1) << 24;
 /// "[2, 3]"
 std::string toString(llvm::ArrayRef<int64_t> shape);
 

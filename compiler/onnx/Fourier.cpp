@@ -181,8 +181,7 @@ static Value prepare(Node &node, Value x, int64_t minRank) {
                  << "[..., 2]";
     return {};
   }
-  return element.getIntOrFloatBitWidth() < 32 ? node.convert(x, Float32Type::get(node.getContext()))
-                                              : x;
+  return node.widen(x);
 }
 
 /// The dimension to transform: an operand since version 20, an attribute before.

@@ -157,11 +157,10 @@ Value onnx_import::averagePool(Node &node, Value x) {
       continue;
     }
     // The counts are computed here, for every position along the dimension.
-    constexpr int64_t kLargest = int64_t(1) << 24;
     int64_t positions = window->positions(i, getShape(x)[i + 2]);
-    if (positions > kLargest) {
+    if (positions > kMostTableEntries) {
       node.error() << "has " << positions << " windows along the padded dimension " << i + 2
-                   << " of " << toString(getShape(x)) << ", more than " << kLargest;
+                   << " of " << toString(getShape(x)) << ", more than " << kMostTableEntries;
       return {};
     }
     std::vector<double> along = countElements(*window, i, getShape(x)[i + 2], countPadding);

@@ -45,10 +45,9 @@ Value onnx_import::spread(Node &node, Value parameter, ArrayRef<int64_t> shape,
   if (block > 0 && dim < rank)
     wanted[dim] = llvm::divideCeil(shape[dim], block);
   // The block of each element is computed here.
-  constexpr int64_t kLargest = int64_t(1) << 24;
-  if (block > 0 && dim < rank && shape[dim] > kLargest) {
+  if (block > 0 && dim < rank && shape[dim] > kMostTableEntries) {
     node.error() << "dimension " << dim << " of " << toString(shape) << " has more than the "
-                 << kLargest << " elements that can be scaled in blocks";
+                 << kMostTableEntries << " elements that can be scaled in blocks";
     return {};
   }
   if (block > 0 && given == ArrayRef<int64_t>(wanted)) {

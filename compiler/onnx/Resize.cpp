@@ -333,8 +333,7 @@ static LogicalResult resize(Node &node, Value x, const ResizeMode &mode,
   Value result = converts ? node.convert(x, Float32Type::get(node.getContext())) : x;
   for (const AxisResize &axis : list) {
     // Places and weights are computed at import, for every element of the axis.
-    constexpr int64_t kLargest = int64_t(1) << 24;
-    if (axis.input < 1 || axis.output < 1 || std::max(axis.input, axis.output) > kLargest)
+    if (axis.input < 1 || axis.output < 1 || std::max(axis.input, axis.output) > kMostTableEntries)
       return node.error() << "cannot resize a dimension of " << axis.input << " to " << axis.output;
     constexpr int64_t kMaxTaps = int64_t(1) << 23;
     int64_t taps = 0;

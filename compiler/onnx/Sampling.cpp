@@ -239,9 +239,8 @@ static LogicalResult importAffineGrid(Node &node) {
   if (!theta || !size)
     return failure();
   int64_t rank = static_cast<int64_t>(size->size()) - 2;
-  constexpr int64_t kLargest = int64_t(1) << 24;
   if (rank < 1 || !isReasonable(*size) || loom::countElements(*size) == 0 ||
-      *llvm::max_element(*size) > kLargest ||
+      *llvm::max_element(*size) > kMostTableEntries ||
       getShape(theta) != ArrayRef<int64_t>{(*size)[0], rank, rank + 1})
     return node.error() << "theta " << toString(getShape(theta)) << " does not fit size "
                         << toString(*size);

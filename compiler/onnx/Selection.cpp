@@ -232,15 +232,14 @@ static Value padDim(Node &node, Value x, int64_t dim, int64_t before, int64_t af
   size = getShape(x)[dim];
   if (mode != "constant") {
     // The place that each element reads is computed here.
-    constexpr int64_t kLargest = int64_t(1) << 24;
     if (size == 0) {
       node.error() << "dimension " << dim << " of " << toString(getShape(x))
                    << " has no elements to repeat in mode '" << mode << "'; pad with a constant";
       return {};
     }
-    if (size > kLargest - before - after) {
+    if (size > kMostTableEntries - before - after) {
       node.error() << "dimension " << dim << " would have " << size + before + after
-                   << " elements, of at most " << kLargest << " in mode '" << mode
+                   << " elements, of at most " << kMostTableEntries << " in mode '" << mode
                    << "'; pad with a constant";
       return {};
     }

@@ -38,7 +38,8 @@ private:
     double seconds;
     mlir::OwningOpRef<mlir::ModuleOp> program;
   };
-  std::mutex mutex; ///< guards the lists; a program is only destroyed by its context's thread
+  /// Guards the lists. Programs are destroyed by their context's thread, or the only one that runs.
+  std::mutex mutex;
   llvm::MapVector<mlir::MLIRContext *, llvm::SmallVector<Kept, 0>> lists;
 };
 

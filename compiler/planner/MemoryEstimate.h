@@ -26,7 +26,8 @@ struct MemoryOptions {
 /// diagnostic, if the module cannot be partitioned. The module is unchanged.
 std::vector<StageMemory> estimateMemory(mlir::ModuleOp module, const MemoryOptions &options);
 
-/// Runs the layout and fuse phases on a module as the communicate phase leaves it.
+/// Runs the layout and fuse phases on a module as the communicate phase leaves it. Fails, with a
+/// diagnostic, if a phase does.
 mlir::LogicalResult fuseCommunicated(mlir::ModuleOp module, const MemoryOptions &options);
 
 /// estimateMemory for a module as the fuse phase leaves it. Consumes the module, which is no valid

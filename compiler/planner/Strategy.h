@@ -92,11 +92,10 @@ struct Candidate {
   // Filled by choose:
   /// Sum of what a device computes and sends in a step, all specialisations together.
   double sumSeconds = 0;
-  double simulatedSeconds = 0; ///< the same in the simulator; 0 if not simulated
-  double measuredSeconds = 0;  ///< the same as run on this machine; 0 if not run
-  int64_t leastBytes = 0;      ///< lower bound of a device's memory
-  int64_t estimatedBytes = 0;  ///< estimate of a device's memory; 0 if there is one candidate
-  int64_t memoryBytes = 0;     ///< a device's memory as allocated; 0 if not tried
+  double simulatedSeconds = 0;              ///< the same in the simulator; 0 if not simulated
+  double measuredSeconds = 0;               ///< the same as run on this machine; 0 if not run
+  int64_t leastBytes = 0;                   ///< lower bound of a device's memory
+  int64_t memoryBytes = 0;                  ///< a device's memory as allocated; 0 if not tried
   std::vector<StageMemory> estimatedMemory; ///< by stage; empty if there is one candidate
   std::shared_ptr<const TrialPlan> trial;   ///< null if not tried
   /// The sum is extrapolated from a program with few layers, with stages as if they were even,
@@ -106,6 +105,10 @@ struct Candidate {
   Verdict verdict = Verdict::Open;
   std::string refusal; ///< the reason, if refused
 
+  /// Estimate of a device's memory; 0 if there is one candidate.
+  int64_t getEstimatedBytes() const {
+    return static_cast<int64_t>(findLargest(estimatedMemory).needs.getAllocated());
+  }
   void refuse(std::string why) {
     verdict = Verdict::Refused;
     refusal = std::move(why);

@@ -95,8 +95,9 @@ private:
   const StrategyRequest &request;
   Choice &choice;
   Replicas replicas;
-  KeptPrograms kept; ///< of candidates weighed as a whole; in the contexts of `replicas`
-  std::mutex mutex;  ///< guards progress
+  /// Of candidates weighed as a whole; after `replicas`, whose contexts they are in.
+  KeptPrograms kept;
+  std::mutex mutex; ///< guards progress
   PlanProgress progress;
   std::vector<bool> isWeighed;    ///< by candidate: with few layers or as a whole
   std::vector<bool> isWhole;      ///< weighed as a whole
@@ -283,7 +284,6 @@ static void take(Candidate &candidate, const Weighed &weighed) {
   candidate.sumSeconds = weighed.getSeconds();
   candidate.leastBytes = weighed.getLeastBytes();
   candidate.estimatedMemory = weighed.memory;
-  candidate.estimatedBytes = static_cast<int64_t>(findLargest(weighed.memory).needs.getAllocated());
   if (!weighed.refusal.empty())
     candidate.refuse(weighed.refusal);
 }
@@ -327,8 +327,8 @@ void Trials::weighRest() {
 /// Why a candidate cannot fit; empty if it may.
 static std::string findExcess(const Candidate &candidate, int64_t limit) {
   auto format = [](int64_t bytes) { return formatBytes(static_cast<uint64_t>(bytes)); };
-  if (limit && candidate.estimatedBytes / kFarAbove > limit)
-    return "a device needs about " + format(candidate.estimatedBytes) + ", the limit is " +
+  if (limit && candidate.getEstimatedBytes() / kFarAbove > limit)
+    return "a device needs about " + format(candidate.getEstimatedBytes()) + ", the limit is " +
            format(limit);
   if (limit && candidate.leastBytes > limit)
     return "a device needs at least " + format(candidate.leastBytes) + ", the limit is " +
@@ -361,7 +361,7 @@ bool Trials::tryOne(Candidate &candidate, ModuleOp program, OwningOpRef<ModuleOp
 /// A device's memory, by the best figure known.
 static int64_t getNeeded(const Candidate &candidate) {
   return candidate.memoryBytes ? candidate.memoryBytes
-                               : std::max(candidate.leastBytes, candidate.estimatedBytes);
+                               : std::max(candidate.leastBytes, candidate.getEstimatedBytes());
 }
 
 /// The same candidate with all results cleared.
@@ -474,7 +474,7 @@ LogicalResult Trials::refuseAll() {
   const Candidate *least = nullptr;
   for (const Candidate &candidate : candidates) {
     auto bytesOf = [](const Candidate &c) {
-      return std::max(c.leastBytes, c.memoryBytes ? c.memoryBytes : c.estimatedBytes);
+      return std::max(c.leastBytes, c.memoryBytes ? c.memoryBytes : c.getEstimatedBytes());
     };
     if (bytesOf(candidate) > limit && (!least || bytesOf(candidate) < bytesOf(*least)))
       least = &candidate;
@@ -502,7 +502,7 @@ LogicalResult Trials::refuseAll() {
 /// are used alike makes no difference, and a search may find a known strategy.
 static bool areAlike(const Candidate &a, const Candidate &b) {
   return a.sumSeconds == b.sumSeconds && a.leastBytes == b.leastBytes &&
-         a.estimatedBytes == b.estimatedBytes;
+         a.getEstimatedBytes() == b.getEstimatedBytes();
 }
 
 /// The least that a candidate's step may take.

@@ -88,7 +88,7 @@ double Elimination::countWork() {
 //===----------------------------------------------------------------------===//
 
 /// The costs that depend on the step's node: of its edges to nodes that are left, and of earlier
-/// steps; by depth.
+/// steps; sorted by depth.
 std::vector<Elimination::Term> Elimination::listTerms(size_t step) const {
   const auto &[node, scope] = steps[step];
   auto findPlace = [&](uint32_t other) {

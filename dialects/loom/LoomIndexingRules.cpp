@@ -134,8 +134,8 @@ ShardingRule GatherElementsOp::getShardingRule() {
   return rule;
 }
 
-/// If the indexed dimension is split, each device takes the elements that it has and zeros for the
-/// rest, as in GatherOp; the sum over the devices is the result.
+/// If the indexed dimension is split, each device takes the elements that it has and getAbsent for
+/// the rest; the sum over the devices is the result.
 SmallVector<Value> GatherElementsOp::partition(OpBuilder &builder, ValueRange operands,
                                                TypeRange types, FactorAxes axes) {
   const AxisList &split = axes[getDim()];
@@ -149,7 +149,7 @@ SmallVector<Value> GatherElementsOp::partition(OpBuilder &builder, ValueRange op
   clamped = l.make<MinimumOp>(indexType, clamped, l.splat(indexType, rows - 1));
   Value gathered = l.make<GatherElementsOp>(type, operands[0], clamped, getDim());
   Value mine = l.compare(Direction::EQ, local, clamped);
-  return {l.make<SelectOp>(type, mine, gathered, l.splat(type, getNothing(type.getElementType())))};
+  return {l.make<SelectOp>(type, mine, gathered, l.splat(type, getAbsent(type.getElementType())))};
 }
 
 ShardingRule ScatterOp::getShardingRule() {

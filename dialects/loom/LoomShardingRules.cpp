@@ -285,8 +285,7 @@ ShardingRule GatherOp::getShardingRule() {
 }
 
 /// If the gathered dimension is split, each device gathers the elements that it has and contributes
-/// zeros for the rest, negative ones where there are such: the sum over the devices is the result,
-/// and -0 + 0 would not be -0.
+/// getAbsent for the rest; the sum over the devices is the result.
 SmallVector<Value> GatherOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types,
                                        FactorAxes axes) {
   const AxisList &split = axes[getDim()]; // factors of the input come first, one per dimension
@@ -319,7 +318,7 @@ SmallVector<Value> GatherOp::partition(OpBuilder &builder, ValueRange operands, 
   Value mask = gridloom::loom::BroadcastOp::create(
       builder, loc, RankedTensorType::get(resultType.getShape(), builder.getI1Type()), mine, dims);
   Value nothing = ConstantOp::create(
-      builder, loc, DenseElementsAttr::get(resultType, getNothing(resultType.getElementType())));
+      builder, loc, DenseElementsAttr::get(resultType, getAbsent(resultType.getElementType())));
   return {SelectOp::create(builder, loc, resultType, mask, gathered, nothing)};
 }
 

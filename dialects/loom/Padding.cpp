@@ -53,7 +53,7 @@ Value gridloom::loom::trimDim(OpBuilder &builder, Location loc, Value value, int
   return SliceOp::create(builder, loc, trimmed, value, starts, trimmed.getShape(), strides);
 }
 
-Attribute gridloom::loom::getNothing(Type element) {
+Attribute gridloom::loom::getAbsent(Type element) {
   if (auto type = dyn_cast<FloatType>(element))
     return FloatAttr::get(type, APFloat::getZero(type.getFloatSemantics(), /*Negative=*/true));
   return getNeutralElement(element, dist::ReductionKind::Sum);

@@ -34,8 +34,9 @@ mlir::Value maskPadding(mlir::OpBuilder &builder, mlir::Location loc, mlir::Valu
 /// The element x with reduction(x, y) = y: 0, 1, or an extreme of the type.
 mlir::Attribute getNeutralElement(mlir::Type element, dist::ReductionKind reduction);
 
-/// What devices without an element add to it: 0, of floats -0, as 0 would turn -0 into 0.
-mlir::Attribute getNothing(mlir::Type element);
+/// What a device adds to a sum for an element that another device has: 0, or -0 for floats, since
+/// -0 + 0 is 0.
+mlir::Attribute getAbsent(mlir::Type element);
 
 } // namespace gridloom::loom
 

@@ -220,11 +220,7 @@ private:
     auto type = getTensorType(x);
     if (isNeverNegative(x))
       return RootOp::create(rewriter, loc, type, x);
-    auto splat = [&](double number) -> Value {
-      return loom::ConstantOp::create(
-          rewriter, loc,
-          DenseElementsAttr::get(type, rewriter.getFloatAttr(type.getElementType(), number)));
-    };
+    auto splat = [&](double number) { return createSplat(rewriter, loc, type, number); };
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     Value added = loom::AddOp::create(rewriter, loc, type, x, splat(0)); // -0 + 0 is 0
     Value isLeast = loom::CompareOp::create(rewriter, loc, type.clone(rewriter.getI1Type()), x,

@@ -84,7 +84,6 @@ static double countWindowElements(Operation *op) {
 }
 
 static FailureOr<DenseElementsAttr> evaluate(Operation *op, ArrayRef<DenseElementsAttr> operands) {
-  constexpr double kMaxWindowElements = 0x1p22;
   int64_t bytes = 0;
   for (DenseElementsAttr operand : operands)
     bytes += loom::getByteSize(operand.getType());

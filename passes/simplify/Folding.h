@@ -22,6 +22,8 @@ inline constexpr int64_t kMaxFoldedBytes = int64_t{64} * 1024;
 /// The largest constants that are read element by element at compile time: a splat may stand for
 /// any number of elements.
 inline constexpr int64_t kMaxReadBytes = int64_t{64} * 1024 * 1024;
+/// The most elements of windows that an operation on constants may read.
+inline constexpr double kMaxWindowElements = 0x1p22;
 
 /// The constant that `value` is; null if it is not one.
 mlir::DenseElementsAttr getConstant(mlir::Value value);
@@ -43,9 +45,10 @@ llvm::FailureOr<mlir::DenseElementsAttr> evaluateConstant(mlir::Value value);
 
 /// The value of an operation with one result. Its operands must all be constants, or include a
 /// constant that is no splat and otherwise be known to evaluateConstant. Null if an operand is not
-/// known, or if the result is larger than kMaxFoldedBytes and not a splat. Fails, with a diagnostic
-/// on `op`, if the operation cannot be computed. Also null if an operand is larger than
-/// kMaxReadBytes, unless all are splats.
+/// known, if the result is larger than kMaxFoldedBytes and not a splat, or if the operands have
+/// more than kMaxReadBytes together or windows more than kMaxWindowElements, which elementwise
+/// operations on splats and moves of a splat may have. Fails, with a diagnostic on `op`, if the
+/// operation cannot be computed.
 llvm::FailureOr<mlir::DenseElementsAttr> foldOperation(mlir::Operation *op);
 
 } // namespace gridloom

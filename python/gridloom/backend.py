@@ -209,7 +209,7 @@ class Program(BackendRep):
 
     def run(self, inputs: Sequence | Mapping | np.ndarray, **_) -> tuple[np.ndarray, ...]:
         """Outputs in the model's order. `inputs` are arrays in the order of the inputs that are no initializers, or by
-        name."""
+        name. A missing or unknown name raises ValueError."""
         if isinstance(inputs, np.ndarray):
             inputs = [inputs]
         if not isinstance(inputs, Mapping):

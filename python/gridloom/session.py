@@ -56,7 +56,8 @@ class Progress:
 class Session:
     """A plan, loaded on all its ranks. Make one with `gridloom.load`.
 
-    Calls from several threads take turns. A signal handler that interrupts a call can make no other call of the session but `abort`. Errors of the runtime are `gridloom.Error`; after one whose code is
+    Calls from several threads take turns. A signal handler that interrupts a call may make no other call of the session
+    than `abort`. Errors of the runtime are `gridloom.Error`; after one whose code is
     INVALID_ARGUMENT or INVALID_PLAN the session still works. Under a launcher (`ranks="environment"`) a `run` that one
     rank refuses ends the job on all, since the others wait for it. A process forked after `load` cannot use the session."""
 

@@ -254,7 +254,8 @@ class Trainer:
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes a checkpoint, a folder with states, step, cursor and seed, as `gridloom train` does. `gridloom checkpoint export` makes
-        a model from it."""
+        a model from it. A checkpoint at `path` is replaced; anything else there, or a place in the plan, raises Error and stays as it
+        is."""
         self.session.save(path, Progress(self.step_count, self.cursor, self._samples, self.seed))
         self._saved.add(Path(path).resolve())
 

@@ -28,9 +28,10 @@
 // came from; outputs until the session's next run. Tensors are dense, row-major, in host memory and
 // in the machine's byte order.
 //
-// Threads. A session is used by one thread at a time, and by no call within another: what calls it
-// while a call is in progress gets GRIDLOOM_INVALID_ARGUMENT. Different sessions are independent. A
-// plan is immutable and may be shared, and may be destroyed while sessions made from it live on.
+// Threads. A session is used by one thread at a time, and by no call within another: other calls
+// than gridloom_session_abort that are made while one is in progress are refused with
+// GRIDLOOM_INVALID_ARGUMENT. Different sessions are independent. A plan is immutable and may be
+// shared, and may be destroyed while sessions made from it live on.
 //
 // A plan holds native code: running one is running a program.
 //

@@ -401,7 +401,11 @@ REFUSALS = {
         dict(num_heads=1),
         "the product of input and weights is [], expected [batch, length, columns]",
     ),
-    "QLinearGlobalAveragePool": ([quantized(4), *scaled(quantized(1))[1:], *scaled(quantized(1))[1:]], {}, "input [4] has no spatial dimensions"),
+    "QLinearGlobalAveragePool": (
+        [quantized(4), *scaled(quantized(1))[1:], *scaled(quantized(1))[1:]],
+        {},
+        "input [4] has no spatial dimensions",
+    ),
     "GroupQueryAttention": (
         [rand(1, 2, 8), rand(1, 2, 8), rand(1, 2, 8), None, None, np.array([1], np.int32), np.array(2, np.int32)],
         dict(num_heads=2, kv_num_heads=2),

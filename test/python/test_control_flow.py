@@ -318,7 +318,7 @@ def test_loops_and_branches_nest_on_fake_gpus(tmp_path, tools, fake_gpus, option
     check_on_fake_gpus(tools, fake_gpus, nested_loop(tmp_path / "m.onnx"), cases, tmp_path, options)
 
 
-def counting_loop(name: str, body_nodes: list, trips: str, start: str, result: str):
+def carrying_loop(name: str, body_nodes: list, trips: str, start: str, result: str):
     """A loop that carries one value, in its body NAME_v, to NAME_out; NAME_i is the iteration."""
     body = helper.make_graph(
         [node("Identity", f"{name}_c", f"{name}_go"), *body_nodes], f"{name}_body",
@@ -329,7 +329,7 @@ def counting_loop(name: str, body_nodes: list, trips: str, start: str, result: s
 
 
 def test_a_body_looks_up_by_its_iteration(tmp_path):
-    loop = counting_loop("loop", [node("Gather", "x loop_i", "row"), node("Add", "loop_v row", "loop_out")], "trips", "zero", "y")
+    loop = carrying_loop("loop", [node("Gather", "x loop_i", "row"), node("Add", "loop_v row", "loop_out")], "trips", "zero", "y")
     path = write(tmp_path / "m.onnx", [loop], [info("x", F, [5, 3]), info("zero", F, [3]), info("trips", I, [])], [info("y", F, [3])])
     x = np.random.default_rng(5).standard_normal((5, 3)).astype(np.float32)
     check(path, [{"x": x, "zero": np.zeros(3, np.float32), "trips": np.array(trips)} for trips in (0, 1, 5)], "")
@@ -341,15 +341,15 @@ def test_trip_counts_of_inner_loops_are_known_late(tmp_path):
         return [node("Add", f"{name}_v one", f"{name}_out")]
 
     branches = {
-        "then_branch": helper.make_graph([counting_loop("first", step("first"), "trips", "x", "more")], "then", [], [info("more", F)]),
+        "then_branch": helper.make_graph([carrying_loop("first", step("first"), "trips", "x", "more")], "then", [], [info("more", F)]),
         "else_branch": helper.make_graph([node("Neg", "x", "less")], "else", [], [info("less", F)]),
     }
-    inner = [counting_loop("second", step("second"), "trips", "outer_v", "sum"), node("Identity", "sum", "outer_out")]
+    inner = [carrying_loop("second", step("second"), "trips", "outer_v", "sum"), node("Identity", "sum", "outer_out")]
     path = write(
         tmp_path / "m.onnx",
         [
             helper.make_node("If", ["go"], ["b"], name="If", **branches),
-            counting_loop("outer", inner, "times", "x", "l"),
+            carrying_loop("outer", inner, "times", "x", "l"),
             node("Add", "b l", "y"),
         ],
         [info("x", F, [4]), info("go", B, []), info("trips", I, []), info("times", I, [])],

@@ -99,7 +99,7 @@ FailureOr<std::string> gridloom::codegen::linkSharedObject(Location loc, StringR
   for (StringRef name : *undefined) {
     if (isOfHalves(name))
       return emitError(loc) << "f16 needs a processor that converts it; use --cpu-arch x86-64-v3 "
-                               "or newer, or --precision bf16 or f32";
+                               "or newer or, for a model of f32, --precision bf16 or f32";
     if (!isFromLibc(name) && !isFromLibm(name))
       return emitError(loc) << "kernels need the function '" << name
                             << "', which neither libm nor libc has";

@@ -86,9 +86,10 @@ static bool awaitInput(int fd, steady_clock::time_point end, const TransportOpti
     if (left <= 0)
       return false;
     pollfd entry{fd, POLLIN, 0};
-    if (int ready = poll(&entry, 1, int(std::min<int64_t>(left, 200))); ready > 0)
+    int ready = poll(&entry, 1, int(std::min<int64_t>(left, 200)));
+    if (ready > 0)
       return true;
-    else if (ready < 0 && errno != EINTR)
+    if (ready < 0 && errno != EINTR)
       return false;
   }
 }

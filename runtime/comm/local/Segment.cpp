@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/comm/local/Segment.h"
 
+#include "support/AlignTo.h"
+
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -81,8 +83,6 @@ static Error systemError(const std::string &what) {
   return {ErrorCode::Unavailable, what + ": " + strerror(errno)};
 }
 
-static uint64_t roundUp(uint64_t bytes) { return (bytes + pageBytes - 1) / pageBytes * pageBytes; }
-
 /// The size of a segment: memory files count for the limit of file sizes, beyond which ftruncate
 /// ends the process with SIGXFSZ. Throws Unavailable if the limit is below `least`.
 static uint64_t chooseCapacity(uint64_t least) {
@@ -133,8 +133,8 @@ std::shared_ptr<Segment> Segment::create(int ranks, size_t chunkBytes) {
                                                 std::to_string(ranks));
   // A member splits its chunk among all members; each part has at least a cache line.
   chunkBytes = std::max(chunkBytes, size_t(64) * size_t(ranks));
-  chunkBytes = roundUp(chunkBytes);
-  uint64_t capacity = chooseCapacity(roundUp(sizeof(Header)));
+  chunkBytes = alignTo(chunkBytes, pageBytes);
+  uint64_t capacity = chooseCapacity(alignTo(sizeof(Header), pageBytes));
   int fd = memfd_create("gridloom", MFD_CLOEXEC);
   if (fd < 0)
     throw systemError("cannot make a shared memory file");
@@ -151,7 +151,7 @@ std::shared_ptr<Segment> Segment::create(int ranks, size_t chunkBytes) {
   header.capacity = capacity;
   if (getrandom(&header.job, sizeof header.job, 0) != sizeof header.job)
     throw systemError("cannot draw a job number");
-  header.end = roundUp(sizeof(Header));
+  header.end = alignTo(sizeof(Header), pageBytes);
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);
   pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
@@ -216,7 +216,7 @@ std::optional<Failure> Segment::getFailure() const {
 
 uint64_t Segment::acquireRegion(const RegionKey &key, int members, size_t bytes,
                                 std::chrono::milliseconds deadline) {
-  bytes = roundUp(bytes);
+  bytes = alignTo(bytes, pageBytes);
   Lock lock(header->lock, deadline);
   std::span<Region> regions(header->regions, header->numRegions);
   Region *free = nullptr;
@@ -233,11 +233,11 @@ uint64_t Segment::acquireRegion(const RegionKey &key, int members, size_t bytes,
                   "the local transport holds at most " + std::to_string(maxRegions) +
                       " communicators and buffers of ranks together, and these are made");
     if (header->capacity - header->end < bytes)
-      throw Error(ErrorCode::OutOfMemory,
-                  "the local transport holds at most " + std::to_string(header->capacity) +
-                      " bytes of all ranks together" +
-                      (header->capacity < mostBytes ? ", as ulimit -f says" : "") + "; " +
-                      std::to_string(bytes) + " more are too many");
+      throw Error(
+          ErrorCode::OutOfMemory,
+          "the local transport holds at most " + std::to_string(header->capacity) +
+              " bytes of all ranks together" + "; " + std::to_string(bytes) + " more are too many" +
+              (header->capacity < mostBytes ? "; raise the limit of file sizes (ulimit -f)" : ""));
     free = new (&header->regions[header->numRegions++]) Region{};
     free->offset = header->end;
     free->bytes = bytes;
