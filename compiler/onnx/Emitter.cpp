@@ -98,7 +98,8 @@ bool Emitter::broadcastTogether(ArrayRef<Value *> values) {
     shape = std::move(*joined);
   }
   for (Value *value : values)
-    *value = broadcastTo(*value, shape);
+    if (*value = broadcastTo(*value, shape); !*value)
+      return false;
   return true;
 }
 

@@ -241,7 +241,7 @@ LogicalResult LoopImporter::fillBody(Body &body, SmallVector<Value> &starts) {
   if (getKnown(results.front()) == 1)
     return node.error() << "never ends: it has no trip count, and its condition is always true";
   auto isUnknown = [](Value value) { return value && !getKnown(value); };
-  if (!outputs.empty() && (isUnknown(condition) || isUnknown(iteration->condition)))
+  if (!outputs.empty() && *trips > 0 && (isUnknown(condition) || isUnknown(iteration->condition)))
     mlir::emitWarning(node.getLoc()) << node.getName() << ": may end before its " << *trips
                                      << " iterations; what it stacks is then followed by zeros";
   SmallVector<std::string> arguments{"iteration"}, names{"condition", "iteration"};

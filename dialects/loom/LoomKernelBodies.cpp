@@ -41,12 +41,15 @@ struct Emitter {
   Location loc;
 
   Value constant(Type type, double value) {
-    Type element = getElementTypeOrSelf(type);
-    TypedAttr attr;
-    if (auto floating = dyn_cast<FloatType>(element))
-      attr = builder.getFloatAttr(floating, value);
-    else
-      attr = builder.getIntegerAttr(element, static_cast<int64_t>(value));
+    auto floating = dyn_cast<FloatType>(getElementTypeOrSelf(type));
+    return floating ? constant(type, TypedAttr(builder.getFloatAttr(floating, value)))
+                    : integer(type, static_cast<int64_t>(value));
+  }
+  /// Of integers that f64 may not hold.
+  Value integer(Type type, int64_t value) {
+    return constant(type, TypedAttr(builder.getIntegerAttr(getElementTypeOrSelf(type), value)));
+  }
+  Value constant(Type type, TypedAttr attr) {
     if (auto vector = dyn_cast<VectorType>(type))
       attr = DenseElementsAttr::get(vector, static_cast<Attribute>(attr));
     return arith::ConstantOp::create(builder, loc, attr);
@@ -144,10 +147,9 @@ struct Emitter {
     // With w bits, odd numbers to the 2^(w-2) are 1, and even ones to such exponents are 0.
     unsigned width = getElementTypeOrSelf(type).getIntOrFloatBitWidth();
     int64_t period = int64_t(1) << (width - 2);
-    Value small = make<arith::OrIOp>(make<arith::AndIOp>(exponent, constant(type, period - 1)),
-                                     constant(type, period));
-    Value isLarge =
-        make<arith::CmpIOp>(arith::CmpIPredicate::uge, exponent, constant(type, period));
+    Value small = make<arith::OrIOp>(make<arith::AndIOp>(exponent, integer(type, period - 1)),
+                                     integer(type, period));
+    Value isLarge = make<arith::CmpIOp>(arith::CmpIPredicate::uge, exponent, integer(type, period));
     return make<math::IPowIOp>(base, make<arith::SelectOp>(isLarge, small, exponent));
   }
 

@@ -64,7 +64,7 @@ std::optional<Operand> matchOperand(Value value, ArrayRef<int64_t> batch, int64_
   while (getType(value).getElementType() != element) {
     Operation *op = value.getDefiningOp();
     auto factor = op && value.hasOneUse() ? matchScale(op) : std::nullopt;
-    if (factor && isModerate(factor->second)) {
+    if (factor && isModerate(scale * factor->second)) {
       scale *= factor->second;
       value = factor->first;
     } else if (auto convert = dyn_cast_or_null<loom::ConvertOp>(op);
@@ -165,7 +165,7 @@ bool matchScores(Value value, Attention &attention) {
       return true;
     }
     attention.path.push_back(op);
-    if (auto factor = matchScale(op); factor && isModerate(factor->second)) {
+    if (auto factor = matchScale(op); factor && isModerate(attention.scale * factor->second)) {
       attention.scale *= factor->second;
       value = factor->first;
       continue;

@@ -144,7 +144,7 @@ SmallVector<Tail> getTails(loom::DotGeneralOp dot) {
   for (Value value = dot.getOutput(); value.hasOneUse();) {
     Operation *user = *value.getUsers().begin();
     auto scale = matchScale(user);
-    bool scales = scale && scale->first == value && isModerate(scale->second);
+    bool scales = scale && scale->first == value && isModerate(tail.scale * scale->second);
     if (!scales && !isa<loom::TransposeOp, loom::ReshapeOp>(user))
       break;
     tail.path.push_back(user);

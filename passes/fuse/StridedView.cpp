@@ -120,7 +120,7 @@ static std::pair<Value, double> stepThrough(Operation *op) {
     return {op->getOperand(0), 1};
   // A scaled value that others read as well exists anyway.
   if (op->hasOneUse())
-    if (auto scale = matchScale(op); scale && isModerate(scale->second))
+    if (auto scale = matchScale(op); scale && std::isfinite(scale->second))
       return *scale;
   return {Value(), 1};
 }
@@ -180,8 +180,10 @@ SmallVector<StridedView> traceViews(Value value) {
     if (!op)
       break;
     auto [input, factor] = stepThrough(op);
-    path.push_back(op);
     scale *= factor;
+    if (!isModerate(scale))
+      break;
+    path.push_back(op);
     base = input;
   }
   std::reverse(views.begin(), views.end());

@@ -13,13 +13,16 @@ namespace {
 
 RankedTensorType getTensorType(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// Whether `op` converts floats to wider ones, or with `narrows` to narrower ones.
+/// Whether `op` converts 16-bit floats to f32, or with `narrows` the other way round.
 bool convertsFloats(Operation *op, bool narrows) {
   auto convert = dyn_cast_or_null<loom::ConvertOp>(op);
-  auto from = convert ? dyn_cast<FloatType>(getTensorType(convert.getInput()).getElementType())
-                      : FloatType();
-  auto to = convert ? dyn_cast<FloatType>(getTensorType(convert).getElementType()) : FloatType();
-  return from && to && (from.getWidth() < to.getWidth()) != narrows;
+  if (!convert)
+    return false;
+  Type narrow = getTensorType(convert.getInput()).getElementType();
+  Type wide = getTensorType(convert).getElementType();
+  if (narrows)
+    std::swap(narrow, wide);
+  return (narrow.isF16() || narrow.isBF16()) && wide.isF32();
 }
 
 /// What `value` is the widened copy of: means of 16-bit floats are computed in f32.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import shutil
@@ -49,6 +50,16 @@ def native() -> ModuleType:
             sys.modules[name] = module
             return module
     raise ImportError(f"the bindings are not in {', '.join(map(str, folders))}; run scripts/build, or pip install gridloom")
+
+
+def _keep_threads_away() -> None:
+    """Daemon threads in a call must not take the GIL of an interpreter that has ended. Registered when gridloom is imported, so that
+    it comes after what programs register later, which may wait for their threads."""
+    if "gridloom._native" in sys.modules:
+        sys.modules["gridloom._native"].keep_threads_away()
+
+
+atexit.register(_keep_threads_away)
 
 
 def main() -> None:

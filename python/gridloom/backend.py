@@ -190,6 +190,8 @@ class Program(BackendRep):
         optional = {i.name for i in self.model.graph.input if i.type.HasField("optional_type")}
         takes = f"the model takes {', '.join(self.inputs) or 'no inputs'}"
         for name in names:
+            if any(name == weight.name for weight in self.model.graph.initializer):
+                raise ValueError(f"{name!r} has a value in the model; {takes}")
             if name not in self.inputs:
                 raise ValueError(f"there is no input {name!r}; {takes}")
         for name in self.inputs:

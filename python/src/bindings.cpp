@@ -70,7 +70,8 @@ bool beginTaking() {
 }
 void endTaking() { --numTaking; }
 
-/// Called at exit.
+/// Called at exit, by what importing gridloom registers: after the functions that a program
+/// registers, which may wait for its threads.
 void keepThreadsAway() {
   endingThread = std::this_thread::get_id();
   isEnding = true;
@@ -399,7 +400,7 @@ NB_MODULE(_native, module) {
       }
     }
   });
-  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&keepThreadsAway));
+  module.def("keep_threads_away", &keepThreadsAway);
   nb::class_<Events>(module, "Events")
       .def(nb::init<const std::string &, int64_t>())
       .def("scalars", &Events::scalars)

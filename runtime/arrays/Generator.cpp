@@ -137,7 +137,8 @@ static void keepBelow(HostArray &array, int64_t index, double high) {
   if (!std::isfinite(getElement(array, index)))
     return; // the type does not reach that far
   double step = std::max(std::abs(high) * 0x1p-54, 0x1p-1074);
-  for (; getElement(array, index) >= high; step *= 2)
+  // 8-bit floats have no number below some ranges: they store their least one.
+  for (; getElement(array, index) >= high && std::isfinite(step); step *= 2)
     setElement(array, index, high - step);
 }
 

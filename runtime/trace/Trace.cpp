@@ -18,6 +18,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 using namespace gridloom::rt;
 namespace fs = std::filesystem;
@@ -210,12 +211,31 @@ void gridloom::rt::requireTraceFile(const fs::path &trace) {
     fs::remove(trace, error);
 }
 
+/// Whether a file beside `path` can take its place: links and devices stay, and files in folders
+/// without permission to write.
+static bool isReplaceable(const fs::path &path) {
+  std::error_code error;
+  fs::file_status status = fs::symlink_status(path, error);
+  return !fs::exists(status) || (fs::is_regular_file(status) &&
+                                 access(fs::absolute(path).parent_path().c_str(), W_OK) == 0);
+}
+
+/// Writes over the file. Returns the system's reason if that fails, or "".
+static std::string overwriteFile(const fs::path &path, const std::string &text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  return file ? "" : strerror(errno);
+}
+
 void gridloom::rt::writeChromeTrace(const std::filesystem::path &path,
                                     std::span<const std::string> ranks) {
   if (!isFreeForTrace(path))
     throw Error(ErrorCode::InvalidArgument,
                 path.string() + " exists and is not a trace; remove it, or name another file");
-  if (std::string reason = replaceFile(path, {formatChromeTrace(ranks)}); !reason.empty())
+  std::string text = formatChromeTrace(ranks);
+  std::string reason = isReplaceable(path) ? replaceFile(path, {text}) : overwriteFile(path, text);
+  if (!reason.empty())
     throw Error(ErrorCode::InvalidArgument,
                 path.string() + ": the trace cannot be written: " + reason);
 }

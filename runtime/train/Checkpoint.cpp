@@ -266,8 +266,9 @@ static std::string findObstacle(const fs::path &folder) {
   std::set<std::string> own;
   try {
     own = Reader(folder).listFiles();
-  } catch (const Error &) {
-    return "'" + folder.string() + "' exists and is not a checkpoint" + remedy;
+  } catch (const Error &error) {
+    return "'" + folder.string() + "' exists and is not a checkpoint" + remedy + ": " +
+           error.what();
   }
   std::set<std::string> foreign;
   for (const fs::directory_entry &entry : fs::directory_iterator(folder, error))

@@ -264,7 +264,9 @@ def test_a_signal_handler_cannot_call_the_session(endless):
             session.reset_states()
         except gridloom.Error as error:
             print(error.code.name, error)
-        session.abort("the handler is done")
+            session.abort("the handler is done")
+        else:  # the run has not begun
+            signal.setitimer(signal.ITIMER_REAL, 0.5)
     signal.signal(signal.SIGALRM, handle)
     signal.setitimer(signal.ITIMER_REAL, 0.5)
     try:
@@ -494,3 +496,30 @@ def test_minilm_in_a_session(tools, minilm_path, minilm_reference, tmp_path):
         inputs = sentences(8, 32)
         embedding = session.run(inputs)["embedding"]
     assert np.abs(embedding - minilm_reference(inputs)).max() <= TOLERANCE
+
+
+def test_functions_at_exit_may_wait_for_threads(endless):
+    script = """
+    import atexit
+    from threading import Event, Thread
+    inputs["times"] = np.array(100)
+    is_over = Event()
+    def work():
+        while not is_over.is_set():
+            session.run(inputs)
+    worker = Thread(target=work, daemon=True)
+    def finish():
+        is_over.set()
+        worker.join()
+        print("joined", flush=True)
+    atexit.register(finish)
+    worker.start()
+    session.run(inputs)
+    """
+    with start_endless(endless(), script) as process:
+        try:
+            out, err = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    assert process.returncode == 0 and out.splitlines()[-1] == "joined", (out, err)

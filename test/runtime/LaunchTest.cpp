@@ -523,11 +523,12 @@ TEST(RunRank, ASlowStrangerIsNotWaitedFor) {
   int written = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "gridloom-%u-%016llx",
                          getuid(), static_cast<unsigned long long>(hash));
   auto length = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + size_t(written));
-  std::atomic<bool> isOver = false;
+  std::atomic<bool> isOver = false, isMet = false;
   std::thread stranger([&] {
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     while (!isOver && connect(fd, reinterpret_cast<sockaddr *>(&name), length) != 0)
       usleep(1000);
+    isMet = !isOver;
     while (!isOver && ::send(fd, "x", 1, MSG_NOSIGNAL) == 1)
       usleep(400000); // a greeting would take 10 s
     close(fd);
@@ -542,6 +543,7 @@ TEST(RunRank, ASlowStrangerIsNotWaitedFor) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
   isOver = true;
   stranger.join();
+  EXPECT_TRUE(isMet) << "the ranks meet under another name";
 }
 
 /// Signals that the program handles do not interrupt ranks that wait for others to join.

@@ -208,6 +208,11 @@ TEST(CodegenElementwise, IntegerPowers) {
   options.inputs[0] = HostTensor::fromInts(ElementKind::U8, {n}, bases);
   options.inputs[1] = HostTensor::fromInts(ElementKind::U8, {n}, unsignedExponents);
   checkKernels(binary("power", tensor(size, "ui8")), options);
+  // The mask of such exponents is a number that f64 does not hold.
+  options.inputs[0] = HostTensor::fromInts(ElementKind::U64, {4}, {3, 3, 5, 2});
+  options.inputs[1] = HostTensor::fromInts(
+      ElementKind::U64, {4}, {(1LL << 62) + 1, (1LL << 62) + 5, INT64_MIN + 3, INT64_MIN + 3});
+  checkKernels(binary("power", tensor("4", "ui64")), options);
 }
 
 TEST(CodegenElementwise, IntegerDivisionDoesNotTrap) {
