@@ -118,8 +118,8 @@ Value Emitter::select(Value predicate, Value onTrue, Value onFalse) {
   if (!broadcastTogether({&predicate, &onTrue, &onFalse}))
     return {};
   if (!getTensorType(predicate).getElementType().isInteger(1)) {
-    error() << "the condition is '" << predicate.getType()
-            << "', expected booleans; convert it (Cast)";
+    error() << "the condition is " << predicate.getType()
+            << ", expected booleans; convert it (Cast)";
     return {};
   }
   return emit<loom::SelectOp>(onTrue.getType(), predicate, onTrue, onFalse);
