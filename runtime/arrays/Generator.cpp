@@ -138,8 +138,10 @@ static void keepBelow(HostArray &array, int64_t index, double high) {
     return; // the type does not reach that far
   double step = std::max(std::abs(high) * 0x1p-54, 0x1p-1074);
   // 8-bit floats have no number below some ranges: they store their least one.
-  for (; getElement(array, index) >= high && std::isfinite(step); step *= 2)
+  while (getElement(array, index) >= high && std::isfinite(step)) {
     setElement(array, index, high - step);
+    step *= 2;
+  }
 }
 
 HostArray gridloom::rt::generate(const Generator &generator, const std::string &name, DataType type,

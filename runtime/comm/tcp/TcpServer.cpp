@@ -42,7 +42,7 @@ static int listenAt(const std::string &master, const TransportOptions &options) 
 }
 
 TcpServer::TcpServer(const std::string &master, std::string jobName, int size,
-                     TransportOptions options)
+                     const TransportOptions &options)
     : job(std::move(jobName)), size(size), options(options), listener(listenAt(master, options)),
       hasJoined(size_t(size), false), hasLeft(size_t(size), false) {
   if (pipe2(wake, O_CLOEXEC) != 0) {

@@ -22,7 +22,7 @@ class TcpServer {
 public:
   /// Listens only on the address that `master` names. Throws Unavailable if it is not this
   /// machine's, or the port is taken.
-  TcpServer(const std::string &master, std::string job, int size, TransportOptions options);
+  TcpServer(const std::string &master, std::string job, int size, const TransportOptions &options);
   /// Waits until all ranks have left or are silent, at most for the deadline.
   ~TcpServer();
 
