@@ -183,8 +183,9 @@ TEST(LocalMemoryTest, FilesMayHaveALimit) {
   EXPECT_EQ(addUpLimited(rlim_t(64) << 20), std::pair(std::string(), 0));
   auto [text, signal] = addUpLimited(512 << 10);
   EXPECT_EQ(signal, 0);
-  EXPECT_THAT(text, HasSubstr("the local transport holds at most 524288 bytes of all ranks "
-                              "together, as ulimit -f says"));
+  EXPECT_THAT(text, testing::AllOf(HasSubstr("the local transport holds at most 524288 bytes of "
+                                             "all ranks together"),
+                                   HasSubstr("raise the limit of file sizes (ulimit -f)")));
   EXPECT_THAT(addUpLimited(4096),
               testing::Pair(testing::AllOf(HasSubstr("the memory that ranks share is a file of"),
                                            HasSubstr("and files may have 4096 (ulimit -f)")),
