@@ -44,7 +44,8 @@ static double countSteps(int64_t start, int64_t limit, int64_t delta) {
   __int128 distance = static_cast<__int128>(limit) - start, step = delta;
   if (distance == 0 || (distance > 0) != (step > 0))
     return 0;
-  return static_cast<double>((distance + step - (step > 0 ? 1 : -1)) / step);
+  __int128 steps = (distance + step - (step > 0 ? 1 : -1)) / step;
+  return static_cast<double>(steps);
 }
 
 /// start, start + delta, ... before limit.
