@@ -361,6 +361,15 @@ TEST(Launch, InterruptStopsAll) { interruptLaunch(SIGINT, 130); }
 TEST(Launch, TerminationStopsAll) { interruptLaunch(SIGTERM, 143); }
 TEST(Launch, KilledLauncherTakesItsRanksAlong) { interruptLaunch(SIGKILL, -9); }
 
+/// What comes from a pipe until its writers have closed it; closes it.
+static std::string readAll(int fd) {
+  std::string text;
+  for (char byte; read(fd, &byte, 1) == 1;)
+    text += byte;
+  close(fd);
+  return text;
+}
+
 /// The exit code and output of a launch of 3 ranks that handle signals: they write to a pipe when
 /// they have started, wait for the signal, and call `end`.
 static std::pair<int, std::string> interruptPatiently(int signal,
@@ -395,10 +404,7 @@ static std::pair<int, std::string> interruptPatiently(int signal,
   for (int rank = 0; rank < 3; ++rank)
     EXPECT_EQ(read(ends[0], &byte, 1), 1);
   kill(launcher, signal);
-  std::string text;
-  while (read(ends[0], &byte, 1) == 1)
-    text += byte;
-  close(ends[0]);
+  std::string text = readAll(ends[0]);
   int status = 0;
   waitpid(launcher, &status, 0);
   return {WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status), text};
@@ -441,10 +447,7 @@ TEST(Launch, IgnoredSignalsEndNothing) {
       kill(launcher, each);
     usleep(100000); // for the launcher to read them, if it did
     EXPECT_EQ(write(go[1], "ggg", 3), 3);
-    std::string text;
-    while (read(ends[0], &byte, 1) == 1)
-      text += byte;
-    close(ends[0]);
+    std::string text = readAll(ends[0]);
     close(go[1]);
     int status = 0;
     waitpid(launcher, &status, 0);
