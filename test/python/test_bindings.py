@@ -237,6 +237,15 @@ def start_endless(plan, script: str) -> subprocess.Popen:
     return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+def wait_for(process: subprocess.Popen, timeout: float = 30) -> tuple[str, str]:
+    """What the process printed; it is killed if it does not end in time."""
+    try:
+        return process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+
+
 @pytest.mark.parametrize("mesh", [None, "data=2"])
 def test_a_loop_without_an_end_sees_an_interrupt(endless, mesh):
     """Also ranks that do not communicate must be interruptible."""
@@ -249,11 +258,7 @@ def test_a_loop_without_an_end_sees_an_interrupt(endless, mesh):
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        try:
-            _, err = process.communicate(timeout=30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
+        _, err = wait_for(process)
     assert "KeyboardInterrupt" in err, err
 
 
@@ -275,11 +280,7 @@ def test_a_signal_handler_cannot_call_the_session(endless):
         print(error)
     """
     with start_endless(endless(), script) as process:
-        try:
-            out, err = process.communicate(timeout=30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
+        out, err = wait_for(process)
     first, second = out.splitlines()
     assert "INVALID_ARGUMENT a call is in progress on this thread" in first and "the handler is done" in second, (out, err)
 
@@ -297,11 +298,7 @@ def test_a_daemon_thread_may_run_when_the_interpreter_ends(endless, times):
     plan = endless()
     for _ in range(3):  # it ends in different places
         with start_endless(plan, script) as process:
-            try:
-                out, err = process.communicate(timeout=30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
+            out, err = wait_for(process)
         assert (process.returncode, out, err) == (0, "", "")
 
 
@@ -517,9 +514,5 @@ def test_functions_at_exit_may_wait_for_threads(endless):
     session.run(inputs)
     """
     with start_endless(endless(), script) as process:
-        try:
-            out, err = process.communicate(timeout=60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
+        out, err = wait_for(process, 60)
     assert process.returncode == 0 and out.splitlines()[-1] == "joined", (out, err)
