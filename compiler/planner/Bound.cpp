@@ -22,7 +22,7 @@ using namespace gridloom;
 /// Bounds of plans with stages are cut off at this multiple of the best known plan.
 static constexpr double kFarAbove = 2;
 
-/// The search prices in whole picoseconds: a bound this much above a plan is a rounding error.
+/// The search prices in whole numbers: a bound this much above a plan is a rounding error.
 static constexpr double kRounding = 1e-5;
 
 /// A copy of the program after the passes; null if they fail, without a diagnostic. Equal

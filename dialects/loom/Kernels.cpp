@@ -305,8 +305,7 @@ static bool goesOn(Value value) {
   return reader && worksOnRows(reader);
 }
 
-/// Whether an operation is part of a library call's epilogue.
-static bool isEpilogue(Operation *op, const Libraries &libraries) {
+bool gridloom::loom::isEpilogue(Operation *op, const Libraries &libraries) {
   if (!isa<AddOp, MaximumOp, GeluOp>(op) || !findCall(op, libraries))
     return false;
   Value result = op->getResult(0);
@@ -367,6 +366,18 @@ static bool isAddress(Operation *op, const Libraries &libraries) {
     return true;
   return isReadElsewhere(op->getResult(0), /*byProducts=*/!keepsRows(op), /*isOrdered=*/false,
                          libraries);
+}
+
+bool gridloom::loom::isWrittenTransposed(Operation *op, const Libraries &libraries) {
+  auto transpose = dyn_cast<TransposeOp>(op);
+  // In a bound, two transposes may be one.
+  if (!transpose || !transpose.getInput().hasOneUse() ||
+      !transpose.getInput().getDefiningOp<DotGeneralOp>() ||
+      (libraries.isBound && isTransposed(transpose)))
+    return false;
+  Libraries exact = libraries;
+  exact.isBound = false;
+  return !isReadElsewhere(transpose, /*byProducts=*/!keepsRows(op), /*isOrdered=*/false, exact);
 }
 
 /// The only reader of a value, after operations that only change addresses; null if there are
@@ -433,6 +444,9 @@ static Operation *findLookup(Value value, int depth = kLongestIndexing) {
 }
 
 bool gridloom::loom::readsAnywhere(Operation *reader, const Libraries &libraries) {
+  if (isa<BroadcastOp>(reader))
+    return llvm::all_of(reader->getUsers(),
+                        [&](Operation *user) { return readsAnywhere(user, libraries); });
   return worksOnRows(reader) && !isEpilogue(reader, libraries) &&
          !isPart(reader, findAttention(reader, libraries));
 }

@@ -73,8 +73,16 @@ struct Libraries {
 bool staysInRegisters(mlir::Value value, const Libraries &libraries);
 
 /// Whether a kernel generated for an operation can read its operand at computed addresses, to look
-/// up rows or to cut out a part: it is no part of a library call.
+/// up rows or to cut out a part: it is no part of a library call. A broadcast is computed in the
+/// kernels of its readers.
 bool readsAnywhere(mlir::Operation *reader, const Libraries &libraries);
+
+/// Whether an operation is part of a library call's epilogue.
+bool isEpilogue(mlir::Operation *op, const Libraries &libraries);
+
+/// Whether a transpose takes no time only because the product before it writes its result in that
+/// order. A message between the two makes it a copy.
+bool isWrittenTransposed(mlir::Operation *op, const Libraries &libraries);
 
 /// Whether a permutation of a tensor's dimensions keeps its elements in order: it moves only
 /// dimensions of one element.

@@ -19,19 +19,20 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
-static constexpr double kPicoseconds = 1e12;
-/// Breaks ties: of equal choices the one that keeps less memory wins. Bytes that count as a
-/// picosecond.
+/// Costs are whole hundredths of a picosecond.
+static constexpr double kCostsPerSecond = 1e14;
+/// Breaks ties: of equal choices the one that keeps less memory wins. Bytes that cost 1: the
+/// weights of a whole device take less than a microsecond.
 static constexpr int64_t kTieBytes = 1024;
 
 static solver::Cost toCost(double seconds) {
-  double cost = seconds * kPicoseconds;
+  double cost = seconds * kCostsPerSecond;
   // Compared before rounding, which would overflow.
   return cost < static_cast<double>(solver::infiniteCost) ? std::llround(cost)
                                                           : solver::infiniteCost;
 }
 
-static double toSeconds(solver::Cost cost) { return static_cast<double>(cost) / kPicoseconds; }
+static double toSeconds(solver::Cost cost) { return static_cast<double>(cost) / kCostsPerSecond; }
 
 solver::Cost SplitProblem::getTieBreak(RankedTensorType type, ShardingAttr sharding) const {
   return boundsTime ? 0 : getLocalBytes(type, sharding) / kTieBytes;
@@ -480,18 +481,27 @@ SplitPrices::Reshard SplitProblem::findReshard(RankedTensorType type, ShardingAt
   SplitPrices::Reshard reshard;
   reshard.cost = toCost(cost.seconds + cost.order + (boundsTime ? 0 : cost.cuts));
   double launch = loom::getLaunchSeconds(mesh.getMachine());
-  if (cost.seconds > 0 || cost.isCut)
+  double copy = getCopyKernelSeconds(type, target, mesh);
+  bool isMoved = cost.seconds > 0;
+  if (isMoved || cost.isCut) {
     reshard.apart = toCost(boundsTime ? launch : getApartSeconds(type, source, target, mesh));
+    // A program may compute no more than the part that is cut out.
+    reshard.epilogue = toCost(boundsTime && !isMoved ? launch : copy);
+  }
   if (cost.isCut)
     reshard.launch = toCost(launch);
+  // The kernel that puts in order what was sent can transpose it, too.
+  if (isMoved)
+    reshard.copy = toCost(std::max(0.0, copy - cost.order));
   return reshard;
 }
 
 const SplitProblem::Table &SplitProblem::getTable(RankedTensorType type, const Column &makes,
                                                   const Column &needs, bool isDeclared,
                                                   Reader reader) {
-  uintptr_t kind = 2 * static_cast<uintptr_t>(reader) + isDeclared;
-  std::vector<const void *> key{type.getAsOpaquePointer(), reinterpret_cast<const void *>(kind)};
+  uintptr_t kind = 2 * static_cast<uintptr_t>(reader.taking) + isDeclared;
+  std::vector<const void *> key{type.getAsOpaquePointer(), reinterpret_cast<const void *>(kind),
+                                reader.order.getAsOpaquePointer()};
   for (ShardingAttr source : makes.shardings)
     key.push_back(source.getAsOpaquePointer());
   key.push_back(nullptr);
@@ -515,9 +525,14 @@ const SplitProblem::Table &SplitProblem::getTable(RankedTensorType type, const C
       SplitPrices::Reshard &reshard = reshards.get(from, to);
       if (!reshard.isKnown())
         reshard = findReshard(type, source, target);
-      solver::Cost more = reader == Reader::SameKernel  ? reshard.apart
-                          : reader == Reader::CutsApart ? reshard.launch
-                                                        : 0;
+      solver::Cost more = 0;
+      if (reader.taking != Taking::CutsItself)
+        more = reader.taking == Taking::CutsApart    ? reshard.launch
+               : reader.taking == Taking::SameKernel ? reshard.apart
+                                                     : reshard.epilogue;
+      if (reader.order && reshard.copy > 0 &&
+          !loom::keepsOrder(reader.order, getLocalType(type, getValue(target), mesh).getShape()))
+        more += reshard.copy;
       entry->second.push_back(std::min(solver::infiniteCost, reshard.cost + more));
     }
   return entry->second;
@@ -602,7 +617,7 @@ void SplitProblem::connectReturn(func::FuncOp func) {
     auto state = func.getResultAttrOfType<StringAttr>(i, loom::kState);
     if (auto kept = stateNodes.find(state); state && kept != stateNodes.end()) {
       Operation *producer = value.getDefiningOp();
-      addEdge(node, 0, kept->second, 0, type, Reader::CutsItself, producer ? producer : terminator);
+      addEdge(node, 0, kept->second, 0, type, {}, producer ? producer : terminator);
       continue;
     }
     auto given = func.getResultAttrOfType<ShardingAttr>(i, kSharding);
@@ -621,23 +636,27 @@ static Operation *getPayer(Value value, Operation *reader) {
   return producer && !isFloating(producer) ? producer : reader;
 }
 
-SplitProblem::Reader SplitProblem::getCutter(Value value, Operation *reader) const {
+SplitProblem::Taking SplitProblem::getCutter(Value value, Operation *reader) const {
   Operation *producer = value.getDefiningOp();
   if (!producer || isFloating(producer) || isa<loom::GetWeightOp>(producer))
-    return Reader::CutsItself;
+    return Taking::CutsItself;
   // In a bound only what any program pays: several readers may share a cut, or one may need none,
   // and only products and convolutions stay calls in all programs.
   bool cutsApart = boundsTime ? value.hasOneUse() && reader &&
                                     isa<loom::DotGeneralOp, loom::ConvolutionOp>(reader)
                               : !reader || !loom::readsAnywhere(reader, libraries);
-  return cutsApart ? Reader::CutsApart : Reader::CutsItself;
+  return cutsApart ? Taking::CutsApart : Taking::CutsItself;
 }
 
 SplitProblem::Reader SplitProblem::getReader(unsigned from, OpOperand &operand) const {
+  Operation *reader = operand.getOwner();
   bool isDeclared = nodes[from].splits.empty();
-  return !isDeclared && loom::staysInRegisters(operand.get(), libraries)
-             ? Reader::SameKernel
-             : getCutter(operand.get(), operand.getOwner());
+  if (!isDeclared && loom::staysInRegisters(operand.get(), libraries))
+    return {loom::isEpilogue(reader, libraries) ? Taking::Epilogue : Taking::SameKernel, {}};
+  DenseI64ArrayAttr order;
+  if (loom::isWrittenTransposed(reader, libraries))
+    order = cast<loom::TransposeOp>(reader).getPermutationAttr();
+  return {getCutter(operand.get(), reader), order};
 }
 
 void SplitProblem::connectReceived(Value value) {
@@ -646,7 +665,7 @@ void SplitProblem::connectReceived(Value value) {
     auto [target, first] = getSource(value, use->getOwner());
     if (target != source && !edges.contains(std::minmax(source, target)))
       addEdge(source, tensor, target, first, cast<RankedTensorType>(value.getType()),
-              getCutter(value, nullptr), value.getDefiningOp(), use->getOwner());
+              {getCutter(value, nullptr), {}}, value.getDefiningOp(), use->getOwner());
   }
 }
 
@@ -666,7 +685,7 @@ void SplitProblem::connectOperations(func::FuncOp func) {
       if (auto value = valueNodes.find(result); value != valueNodes.end())
         addEdge(node, op.getNumOperands() + i, value->second, 0,
                 cast<RankedTensorType>(result.getType()),
-                getCutter(result, loom::getOnlyReader(result)),
+                {getCutter(result, loom::getOnlyReader(result)), {}},
                 result.use_empty() ? &op
                                    : getPayer(result, loom::listUses(result).front()->getOwner()));
   }

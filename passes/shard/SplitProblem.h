@@ -63,8 +63,9 @@ public:
   /// Adds what it takes to reshard between the operations. Only what applies an assignment does
   /// without.
   void connect();
-  /// Costs are in picoseconds, usages in bytes: of weights, states, inputs and outputs, and of what
-  /// operations make while it is read. With `memoryBytes` above 0 a device keeps at most so many.
+  /// Costs are in hundredths of a picosecond, usages in bytes: of weights, states, inputs and
+  /// outputs, and of what operations make while it is read. With `memoryBytes` above 0 a device
+  /// keeps at most so many.
   solver::Problem makeProblem(int64_t memoryBytes) const;
   /// Writes the splits that the assignment gives the operations, and the shardings that it gives
   /// the values, closed, with the origin. Weights are split as they are stored, and what has a body
@@ -123,10 +124,16 @@ private:
   };
 
   /// How a reader takes a value of which it needs another part.
-  enum class Reader {
+  enum class Taking {
     CutsItself, ///< its kernel cuts out a device's part
     CutsApart,  ///< the cut takes a kernel of its own
     SameKernel, ///< it is one kernel with the producer, if neither a message nor a cut is between
+    Epilogue,   ///< the same, of a library call
+  };
+  struct Reader {
+    Taking taking = Taking::CutsItself;
+    /// The permutation of a transpose that the producer spares, if no message is between.
+    mlir::DenseI64ArrayAttr order;
   };
 
   bool splitsBatch(dist::ShardingAttr sharding) const;
@@ -150,8 +157,8 @@ private:
   bool mayPassSums(mlir::Operation *op) const;
   /// Whether the reader of a value, or a kernel of its own, cuts out a device's part. `reader` is
   /// null if there are several. Parts of weights, and of operations that float, are made directly.
-  Reader getCutter(mlir::Value value, mlir::Operation *reader) const;
-  /// The same for an operand that comes from a node, or SameKernel.
+  Taking getCutter(mlir::Value value, mlir::Operation *reader) const;
+  /// The same for an operand that comes from a node, which may be in the kernel of its producer.
   Reader getReader(unsigned from, mlir::OpOperand &operand) const;
   /// Whether the value has a node of its own; otherwise its one reader takes it from its producer.
   bool needsNode(mlir::Value value) const;

@@ -129,6 +129,29 @@ def test_a_pin_binds_nothing_but_its_value(tools, models, tmp_path):
     assert free[0] <= pinned[0] < 1.1 * free[0] and pinned[1] <= pinned[0]
 
 
+@pytest.fixture(scope="module")
+def layer(tmp_path_factory):
+    """A layer of Llama, sharded over hosts of GPUs, with their names."""
+    return zoo.MODELS["llama"].write(tmp_path_factory.mktemp("layer") / "layer.onnx", shapes_only=True, layers=1)
+
+
+GATHERED_HEADS = {"self_attn/MatMul_1": "[{x},{z},{y},{}]", "self_attn/Transpose_4": "[{x},{y},{},{}]"}
+KEYS_BEFORE_ROTATION = {"self_attn/Reshape_1": "[{x},{},{z},{}]"}
+KEYS_AFTER_ROTATION = {"self_attn/Add": "[{x},{z},{y},{}]"}
+
+
+@pytest.mark.parametrize("pins", [{}, GATHERED_HEADS, KEYS_BEFORE_ROTATION, KEYS_AFTER_ROTATION])
+def test_a_search_prices_what_its_plan_takes(tools, layer, pins):
+    """Messages between operations that a library call or kernel would join otherwise, or where a product would write in its reader's
+    order: the search counts what they cost the partitioned program."""
+    given = [part for node, sharding in pins.items() for part in ("--shard", f"/layers.0/{node}={sharding}")]
+    cluster = ["--cluster", "HGX-H100x8", "--target", "cuda:sm_90", "--precision", "bf16", "--mesh", "x=8,y=4,z=2"]
+    found = json.loads(tools.call("plan", layer, "--dim", "batch=8", "--dim", "sequence=2048", *cluster, *given, "--json").stdout)
+    assert found["strategy"].endswith("search")
+    priced = next(float(match[1]) for line in found["remarks"] if (match := re.search(r"the program takes ([\d.]+) ms", str(line))))
+    assert priced == pytest.approx(found["sum_ms"], rel=0.01)
+
+
 def test_links_that_take_for_ever_are_not_used(tools, models, tmp_path):
     """Times too long to count in picoseconds must not overflow."""
     cluster = FREE | {"links": [FREE["links"][0] | {"latency_seconds": 1e8, "bytes_per_second": 1e-6}]}

@@ -175,6 +175,20 @@ inline cluster::Machine makeTestMachine(const char *preset, int64_t devices) {
   return cluster::makeMachine(cluster::makeHosts(*cluster::findPreset(preset), devices), devices);
 }
 
+/// A product of a few rows and columns over a long sum, with a residual: splitting the sum is the
+/// fastest, and its all_reduce takes the residual out of the product's call.
+inline constexpr const char *kLongSum = R"(
+loom.weight @w : tensor<4194304x64xf32> from <"", offset = 0, bytes = 1073741824>
+func.func @main(%x: tensor<64x4194304xf32> {loom.name = "x"},
+                %r: tensor<64x64xf32> {loom.name = "r"}) -> tensor<64x64xf32> {
+  %w = loom.get_weight @w : tensor<4194304x64xf32>
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0]
+       : (tensor<64x4194304xf32>, tensor<4194304x64xf32>) -> tensor<64x64xf32>
+  %1 = loom.add %0, %r : tensor<64x64xf32>
+  return %1 : tensor<64x64xf32>
+}
+)";
+
 } // namespace gridloom::testing
 
 #endif // GRIDLOOM_TEST_UNIT_SMALLPROGRAMS_H

@@ -34,8 +34,8 @@
 
 namespace gridloom::testing {
 
-/// The least cost of a function's splits, in picoseconds. The function has one block of operations
-/// without windows, and each weight is read once; nothing in it is pinned.
+/// The least cost of a function's splits, in hundredths of a picosecond. The function has one block
+/// of operations without windows, and each weight is read once; nothing in it is pinned.
 class SplitEnumeration {
 public:
   /// With `countsAll`, memory costs a little, too, as where a search breaks ties, and so do copies
@@ -89,7 +89,9 @@ private:
     /// reader.
     std::vector<dist::ShardingAttr> places;
     bool isWeight = false, isInKernel = false;
-    bool cutsApart = false; ///< cutting it before all readers takes a kernel
+    bool isInCall = false;       ///< its reader is in the epilogue of a library call
+    bool cutsApart = false;      ///< cutting it before all readers takes a kernel
+    loom::TransposeOp transpose; ///< its reader, which its maker spares
     std::map<std::vector<const void *>, double> known;
   };
 
@@ -97,11 +99,11 @@ private:
                     llvm::ArrayRef<mlir::StringAttr> along) const {
     return mesh.getSeconds(kind, bytes, along);
   }
-  static double round(double seconds) { return std::round(seconds * 1e12); }
+  static double round(double seconds) { return std::round(seconds * 1e14); }
   double bytesOf(mlir::RankedTensorType type, const dist::Sharding &sharding) const {
     return static_cast<double>(loom::getByteSize(dist::getLocalType(type, sharding, mesh)));
   }
-  /// Breaks ties in favour of less memory: a picosecond per KiB.
+  /// Breaks ties in favour of less memory: one per KiB.
   double tieOf(mlir::RankedTensorType type, dist::ShardingAttr sharding) const {
     return countsAll ? std::floor(bytesOf(type, dist::Sharding(sharding)) / 1024) : 0;
   }
@@ -195,14 +197,18 @@ private:
     Value value;
     value.type = mlir::cast<mlir::RankedTensorType>(made.getType());
     mlir::Operation *maker = made.getDefiningOp();
-    value.isInKernel =
-        loom::staysInRegisters(made, loom::Libraries::of(mesh.getMachine(), !countsAll));
+    loom::Libraries libraries = loom::Libraries::of(mesh.getMachine(), !countsAll);
+    mlir::Operation *reader = loom::getOnlyReader(made);
+    value.isInKernel = loom::staysInRegisters(made, libraries);
+    value.isInCall = value.isInKernel && reader && loom::isEpilogue(reader, libraries);
+    if (reader && loom::isWrittenTransposed(reader, libraries))
+      value.transpose = mlir::cast<loom::TransposeOp>(reader);
     value.isWeight = maker && mlir::isa<loom::GetWeightOp>(maker);
     if (maker && !value.isWeight) {
       value.maker = static_cast<int64_t>(numbers.lookup(maker));
       value.result = maker->getNumOperands();
     }
-    value.cutsApart = cutsApart(maker, loom::getOnlyReader(made));
+    value.cutsApart = cutsApart(maker, reader);
     bool isReturned = false;
     int64_t ready = value.maker;
     for (mlir::OpOperand &use : made.getUses()) {
@@ -286,29 +292,71 @@ private:
     return !reader || !loom::readsAnywhere(reader, loom::Libraries::of(mesh.getMachine()));
   }
 
-  /// The cost of changing a value's sharding, in picoseconds.
+  /// The cost of changing a value's sharding for all readers, or for one of several.
   double getPrice(mlir::RankedTensorType type, dist::ShardingAttr from, dist::ShardingAttr to,
-                  bool isInKernel, bool cutsApart) {
+                  bool cutsApart) {
     if (from == to)
       return 0;
+    const Price &price = findPrice(type, from, to);
+    return price.all + (cutsApart ? price.alone : 0);
+  }
+
+  /// The same for its only reader, which takes it from its maker.
+  double getPrice(const Value &value, dist::ShardingAttr from, dist::ShardingAttr to) {
+    bool isJoined = value.isInKernel;
+    double seconds = getPrice(value.type, from, to, !isJoined && value.reads.front().cutsApart);
+    if (from == to)
+      return seconds;
+    const Price &price = findPrice(value.type, from, to);
+    if (isJoined)
+      seconds += value.isInCall ? price.call : price.apart;
+    loom::TransposeOp transpose = value.transpose;
+    if (transpose &&
+        !loom::keepsOrder(transpose.getPermutation(),
+                          dist::getLocalType(value.type, dist::Sharding(to), mesh).getShape()))
+      seconds += price.copy;
+    return seconds;
+  }
+
+  struct Price {
+    double all = 0;
+    double apart = 0; ///< more, if the value would otherwise stay in a kernel
+    double call = 0;  ///< more, if it would otherwise stay in a library call
+    double alone = 0; ///< more, if the reader cannot cut out a device's part itself
+    double copy = 0;  ///< more, if the maker cannot write in the reader's order
+  };
+
+  /// In hundredths of a picosecond.
+  const Price &findPrice(mlir::RankedTensorType type, dist::ShardingAttr from,
+                         dist::ShardingAttr to) {
     auto [entry, isNew] = prices.try_emplace({type, from, to});
     Price &price = entry->second;
     if (isNew) {
       dist::Sharding source(from), target(to);
       Between between = getMove(type, source, target);
       price.all = round(between.seconds + between.copies);
+      double launch = mesh.getMachine().kinds.front().launchSeconds;
+      cluster::Work work;
+      work.readBytes = work.writtenBytes = bytesOf(type, target);
+      double copy = cluster::getComputeSeconds(mesh.getMachine(), work);
       if (between.seconds > 0 || between.isCut)
         price.apart = round(getApartSeconds(type, source, target));
+      price.copy = between.seconds > 0 ? round(std::max(0.0, copy - between.order)) : 0;
+      if (between.seconds > 0)
+        price.call = round(copy);
+      else if (between.isCut)
+        price.call = round(countsAll ? copy : launch);
       if (between.isCut)
-        price.alone = round(mesh.getMachine().kinds.front().launchSeconds);
+        price.alone = round(launch);
     }
-    return price.all + (isInKernel ? price.apart : cutsApart ? price.alone : 0);
+    return price;
   }
 
   struct Between {
-    double seconds; ///< of communication
-    double copies;  ///< seconds, before and after it
-    bool isCut;     ///< whether a device's part is cut out of a larger one
+    double seconds;   ///< of communication
+    double copies;    ///< seconds, before and after it
+    bool isCut;       ///< whether a device's part is cut out of a larger one
+    double order = 0; ///< seconds of `copies` that put in order what is sent
   };
 
   Between getMove(mlir::RankedTensorType type, const dist::Sharding &from,
@@ -328,7 +376,7 @@ private:
               0, false};
     }
     dist::Sharding now = from;
-    double seconds = 0, copies = 0;
+    double seconds = 0, copies = 0, order = 0;
     for (size_t dim = 0; dim < to.dims.size(); ++dim) {
       const dist::Sharding::Dim &have = now.dims[dim], &want = to.dims[dim];
       if (now.unreduced.empty() || want.axes.size() <= have.axes.size() ||
@@ -343,7 +391,7 @@ private:
       seconds += getSeconds(Collective::ReduceScatter, bytesOf(type, now), more);
       if (have.axes.empty() && type.getDimSize(dim) % (mesh.getSize(want.axes) * want.granule))
         copies += getPaddingSeconds(bytesOf(type, now));
-      copies += dist::getOrderSeconds(dist::getLocalType(type, now, mesh), dim, mesh);
+      order += dist::getOrderSeconds(dist::getLocalType(type, now, mesh), dim, mesh);
       llvm::erase_if(now.unreduced,
                      [&](mlir::StringAttr axis) { return llvm::is_contained(more, axis); });
       now.dims[dim] = want;
@@ -354,7 +402,7 @@ private:
     dist::MoveCost move = dist::getMoveCost(type, now, to, mesh);
     seconds += move.seconds;
     auto [parts, isPadded] = countCutParts(type, now, to);
-    copies += move.copySeconds;
+    order += move.copySeconds;
     if (parts > 1 && countsAll)
       copies += getCutSeconds(bytesOf(type, now), parts, isPadded);
     // A gathered dimension loses its padding, unless that is behind all elements.
@@ -366,7 +414,7 @@ private:
         copies += getPaddingSeconds(bytesOf(type, to));
       before *= dist::getLocalType(type, to, mesh).getDimSize(dim);
     }
-    return {seconds, copies, parts > 1};
+    return {seconds, copies + order, parts > 1, order};
   }
 
   /// A kernel that copies so many bytes, with countsAll.
@@ -429,16 +477,15 @@ private:
     if (!isNew)
       return entry->second;
     if (value.places.empty())
-      return entry->second = getPrice(value.type, made, needs.front(), value.isInKernel,
-                                      value.reads.front().cutsApart);
+      return entry->second = getPrice(value, made, needs.front());
     double least = std::numeric_limits<double>::infinity();
     for (dist::ShardingAttr place : value.places) {
       double cost = tieOf(value.type, place);
       if (made)
-        cost += getPrice(value.type, made, place, /*isInKernel=*/false, value.cutsApart);
+        cost += getPrice(value.type, made, place, value.cutsApart);
       for (auto [read, need] : llvm::zip_equal(value.reads, needs))
         cost += place.getUnreduced() == need.getUnreduced()
-                    ? getPrice(value.type, place, need, /*isInKernel=*/false, read.cutsApart)
+                    ? getPrice(value.type, place, need, read.cutsApart)
                     : std::numeric_limits<double>::infinity();
       least = std::min(least, cost);
     }
@@ -472,11 +519,6 @@ private:
   std::map<size_t, std::vector<Value>> readyAt; ///< keyed by the last operation that uses them
   std::vector<double> rest; ///< the least cost of the operations from each index on
   std::vector<const Way *> chosen;
-  struct Price {
-    double all = 0;
-    double apart = 0; ///< more, if the value would otherwise stay in a kernel
-    double alone = 0; ///< more, if the reader cannot cut out a device's part itself
-  };
   llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>, Price> prices;
   double best = 0;
   uint64_t tried = 0;
