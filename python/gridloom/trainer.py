@@ -504,7 +504,7 @@ def _locked(folder: str | os.PathLike | None) -> Iterator[None]:
         return
     Path(folder).mkdir(parents=True, exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    file = os.open(Path(folder) / ".lock", flags, 0o666)
+    file, owner = os.open(Path(folder) / ".lock", flags, 0o666), os.getpid()
     try:
         end = time.monotonic() + _LOCK_PATIENCE
         while True:
@@ -521,6 +521,10 @@ def _locked(folder: str | os.PathLike | None) -> Iterator[None]:
                 break
         yield
     finally:
+        # Closing it does not unlock it while a process forked meanwhile has it open, such as a DataLoader's worker that lives on.
+        if os.getpid() == owner:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_UN)
         os.close(file)
 
 

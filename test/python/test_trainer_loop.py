@@ -3,6 +3,8 @@ known."""
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import gridloom
@@ -329,6 +331,28 @@ def test_a_folder_is_one_runs(tmp_path, monkeypatch):
 
     gridloom.Trainer(Regression(), callbacks=[second]).fit(data, steps=2, **run)
     assert len(gridloom.Trainer(Regression()).fit(data, steps=3, **run)) == 1
+
+
+def test_a_process_that_outlives_a_fit_holds_no_folder(tmp_path, monkeypatch):
+    """As a DataLoader's workers with persistent_workers=True, which are forked during the first epoch."""
+    monkeypatch.setattr("gridloom.trainer._LOCK_PATIENCE", 0.1)
+    workers = []
+
+    def fork(trainer, step, results):
+        workers.append(os.fork())
+        if not workers[-1]:
+            signal.pause()
+            os._exit(0)
+
+    trainer = gridloom.Trainer(Regression(), callbacks=[fork])
+    try:
+        trainer.fit(table(), steps=1, checkpoint_dir=tmp_path)
+        trainer.callbacks = []
+        assert len(trainer.fit(table(), steps=1, checkpoint_dir=tmp_path)) == 1
+    finally:
+        for worker in workers:
+            os.kill(worker, signal.SIGKILL)
+            os.waitpid(worker, 0)
 
 
 def test_a_first_save_that_was_killed_is_no_checkpoint(tmp_path):
