@@ -20,6 +20,7 @@ from .session import Progress, Session, load, to_numpy
 
 _LEARNING_RATE = "learning_rate"
 _STEP = "train/step"
+_ITERATION = "train/iteration"  # attempts at steps, in plans that draw random numbers
 _LOSS_SCALE = "loss_scale"
 _COUNT = ".count"  # suffix of a metric's divisor
 _LOCK_PATIENCE = 3.0  # seconds to wait for the lock of a run that was killed
@@ -339,7 +340,9 @@ class Trainer:
 
     def _refuse(self, results: dict, before: int, skipped: int) -> None:
         times = "" if skipped == 1 else f", nor were the {skipped - 1} before it"
-        after, self.cursor = self.cursor, before  # samples of a step not taken are read again
+        after, self.cursor = self.cursor, before  # samples of a step not taken are read again, with the same random numbers
+        if _ITERATION in self.session.states:
+            self.session.set_state(_ITERATION, self.session.get_state(_ITERATION) - 1)
         raise FloatingPointError(
             f"step {self.step_count + 1}, of samples {before} to {after - 1}, was not taken{times}: its loss is "
             f"{results['loss']:g}, the norm of its gradients {results.get('gradient_norm', math.nan):g}; on_nan='skip' goes on"

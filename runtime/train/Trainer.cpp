@@ -314,6 +314,16 @@ static std::string formatNumber(double value) {
   return text;
 }
 
+/// Collective. Takes back what a step that is not taken changes: an attempt that is made again
+/// draws the same random numbers.
+void Trainer::takeBackAttempt() {
+  if (!setup.states.contains(kIteration))
+    return;
+  HostArray attempts = session.gatherStateToAll(kIteration);
+  --attempts.as<int64_t>()[0];
+  session.setGlobalState(kIteration, attempts);
+}
+
 /// Reports a step that was not taken, or ends the run.
 void Trainer::refuseStep(const StepRecord &record, const Batch &batch) {
   std::string line = describeStep(record.cursor) + " is not taken: the loss is " +
@@ -331,7 +341,7 @@ void Trainer::refuseStep(const StepRecord &record, const Batch &batch) {
   }
   if (observer)
     observer->onStep(record);
-  // The states are those before the step.
+  takeBackAttempt(); // all other states are those before the step
   throw Error(ErrorCode::InvalidArgument,
               line + "; --on-nan skip goes on without it" + saveBeforeError());
 }
