@@ -29,6 +29,7 @@ Trainer::Trainer(const TrainingSetup &setup, Session &session, TrainingObserver 
     : setup(setup), session(session), observer(observer), getSignal(std::move(getSignal)),
       writer(setup.settings.checkpoints, setup.settings.keep) {
   result.progress = setup.begin;
+  shownStep = setup.begin.step; // shown before the checkpoint
   if (setup.checkpoint)
     result.evaluations = setup.checkpoint->evaluations;
 }
