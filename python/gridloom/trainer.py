@@ -35,11 +35,11 @@ class Trainer:
         trainer.fit({"x": images, "labels": labels}, steps=1000, checkpoint_dir="checkpoints", checkpoint_every=100)
         print(trainer.evaluate({"x": test_images, "labels": test_labels})["loss"])
 
-    `plan` is a folder, a `Plan`, or a `Session` of one; `options` are those of `gridloom.load`. `check_indices` is on by default: indices
-    out of range raise an error. `init_seed` draws different initial weights for a plan that trains from scratch. `lr` is the learning rate,
-    by default the plan's; `schedule` multiplies it: text as for `gridloom train --lr-schedule`, or a function of the number of committed
-    steps. `seed` decides the order in which `fit` reads arrays. Callbacks are functions called after each step with (trainer, step,
-    results), or objects with such a method `on_step` and optionally a method `on_evaluate`.
+    `plan` is a folder, a `Plan`, or a `Session` of one, which has its options; else `options` are those of `gridloom.load`. `check_indices`
+    is on by default: indices out of range raise an error. `init_seed` draws different initial weights for a plan that trains from scratch.
+    `lr` is the learning rate, by default the plan's; `schedule` multiplies it: text as for `gridloom train --lr-schedule`, or a function of
+    the number of committed steps. `seed` decides the order in which `fit` reads arrays. Callbacks are functions called after each step with
+    (trainer, step, results), or objects with such a method `on_step` and optionally a method `on_evaluate`.
 
     `step_count` is the number of committed steps, `cursor` the number of samples read so far. The states are the session's: weights by
     their names in the model, optimizer states as NAME/SLOT, and train/step."""
@@ -56,6 +56,10 @@ class Trainer:
     ):
         if options.get("ranks", "in-process") != "in-process" or getattr(plan, "_tells_peers", False):
             raise ValueError("a Trainer has all ranks in its process; 'gridloom train' has a process for each")
+        if isinstance(plan, Session) and options:
+            raise ValueError(f"{_list_names(options)}: the session was loaded without; give it to gridloom.load")
+        if not 0 <= seed < 1 << 64:
+            raise ValueError(f"seed is {seed}; it is an integer from 0 to 2**64 - 1")
         given = plan.plan if isinstance(plan, Session) else Plan.read(plan)
         self._inputs = {entry: _list_inputs(given, entry) for entry in ("train_step", "eval")}
         self._terms = (given.training or {}).get("terms", [])  # outputs whose sum is the loss, if there are several losses
@@ -96,7 +100,7 @@ class Trainer:
             inputs[_LEARNING_RATE] = np.array(rate, np.float32)
         outputs = self.session.run(inputs, entry="train_step")
         results = {name: float(value) for name, value in outputs.items() if value.ndim == 0 and not name.endswith(_COUNT)}
-        results["committed"] = bool(results.get("committed", 1))
+        results["committed"] = results.get("committed", 1) == 1  # False for NaN
         self.step_count += results["committed"]
         self.cursor += rows
         results |= {"lr": rate, "step": self.step_count}

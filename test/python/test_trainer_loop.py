@@ -509,6 +509,8 @@ def test_a_trainer_leaves_a_given_session_open():
         (lambda t: t.step([np.zeros((4, 3))]), r"a batch is 2 arrays \(x, y\), this one has 1"),
         (lambda t: t.evaluate([]), "no batch of the plan's 4 samples left"),
         (lambda t: gridloom.Trainer("r.plan", ranks="environment"), "a Trainer has all ranks in its process"),
+        (lambda t: gridloom.Trainer(Regression(), threads=1, init_seed=2), "'init_seed', 'threads': the session was loaded without"),
+        (lambda t: gridloom.Trainer(Regression(), seed=-1), "seed is -1; it is an integer from 0 to"),
         (lambda t: gridloom.Trainer(Regression(), lr=-1), "lr is -1.0; it is a finite number, 0 or more"),
         (lambda t: gridloom.Trainer(Regression(), lr=float("nan")), "lr is nan"),
     ],
