@@ -349,7 +349,11 @@ bool TrainingSetup::isEvaluatedAt(int64_t cursor) const {
   return order.getEpoch(cursor) != order.getEpoch(std::max<int64_t>(cursor - step.batch, 0));
 }
 
-int64_t TrainingSetup::getNumSteps() const { return getStepsDone(end); }
+int64_t TrainingSetup::getNumSteps() const {
+  // The steps before a checkpoint may have had another size.
+  return begin.cursor < end ? getStepsDone(begin.cursor) + getStepsDone(end - begin.cursor)
+                            : getStepsDone(end);
+}
 
 int64_t TrainingSetup::getStepsDone(int64_t cursor) const {
   return cursor / step.batch + (cursor % step.batch ? 1 : 0);
