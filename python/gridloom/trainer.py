@@ -15,6 +15,7 @@ import numpy as np
 
 from ._events import RunEvents
 from ._tools import native
+from .errors import Error
 from .plan import Binding, Plan
 from .session import Progress, Session, load, to_numpy
 
@@ -98,11 +99,18 @@ class Trainer:
         rows = self._rows(inputs, "train_step")
         if _LEARNING_RATE in self._inputs["train_step"]:
             inputs[_LEARNING_RATE] = np.array(rate, np.float32)
-        outputs = self.session.run(inputs, entry="train_step")
-        results = {name: float(value) for name, value in outputs.items() if value.ndim == 0 and not name.endswith(_COUNT)}
-        results["committed"] = results.get("committed", 1) == 1  # False for NaN
-        self.step_count += results["committed"]
-        self.cursor += rows
+        before, begin = self.step_count, self.cursor
+        try:
+            outputs = self.session.run(inputs, entry="train_step")
+            results = {name: float(value) for name, value in outputs.items() if value.ndim == 0 and not name.endswith(_COUNT)}
+            results["committed"] = results.get("committed", 1) == 1  # False for NaN
+            self.step_count += results["committed"]
+            self.cursor += rows
+        except BaseException:  # an interrupt, which may come when the step is taken already
+            with contextlib.suppress(Error):
+                if (taken := int(self.session.get_state(_STEP))) > before:
+                    self.step_count, self.cursor = taken, begin + rows
+            raise
         results |= {"lr": rate, "step": self.step_count}
         for callback in self.callbacks:
             _call(callback, "on_step", self, self.step_count, results)

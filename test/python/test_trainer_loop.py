@@ -404,6 +404,27 @@ def test_what_was_refused_is_read_again():
     assert trainer.cursor == (3 + 999) * BATCH
 
 
+class Interrupted(Regression):
+    """Ctrl-C during the second step, which the runtime completes."""
+
+    def run(self, inputs, *, entry="main", dims=None):
+        outputs = super().run(inputs, entry=entry, dims=dims)
+        if entry == "train_step" and len(self.batches) == 2:
+            raise KeyboardInterrupt
+        return outputs
+
+
+def test_an_interrupted_step_is_not_taken_twice():
+    whole = gridloom.Trainer(Regression(), schedule=lambda step: 1 / (1 + step))
+    whole.fit(table(), steps=3)
+    trainer = gridloom.Trainer(Interrupted(), schedule=lambda step: 1 / (1 + step))
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(table(), steps=3)
+    assert (trainer.step_count, trainer.cursor) == (2, 2 * BATCH)
+    trainer.fit(table(), steps=1)
+    assert read(trainer.session) == read(whole.session) and trainer.session.rates == whole.session.rates
+
+
 def test_evaluation_weighs_by_count():
     trainer = gridloom.Trainer(Regression(sizes=(2, 4)))
     trainer.fit(table(), steps=3)
