@@ -195,6 +195,13 @@ bool DataSet::contains(const fs::path &path, const std::string &name) {
   return Source(path, files).find(name).has_value();
 }
 
+std::string DataSet::getFingerprint() const {
+  std::string all;
+  for (const std::shared_ptr<const MappedFile> &file : files)
+    all += fingerprint(file->getBytes());
+  return all;
+}
+
 int64_t DataSet::getLongest(std::span<const int64_t> samples) const {
   int64_t longest = 0;
   for (int64_t sample : samples)
