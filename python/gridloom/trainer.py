@@ -269,8 +269,8 @@ class Trainer:
         """Writes a checkpoint, a folder with states, step, cursor and seed, as `gridloom train` does. `gridloom checkpoint export` makes
         a model from it. A checkpoint at `path` is replaced; anything else there, or a place in the plan, raises Error and stays as it
         is."""
+        self._saved.add(Path(path).resolve())  # before an interrupt that may come when it is written already
         self.session.save(path, Progress(self.step_count, self.cursor, self._samples, self.seed))
-        self._saved.add(Path(path).resolve())
 
     def load(self, path: str | os.PathLike) -> None:
         """Continues from a checkpoint, or from the latest in a run's folder, of this plan or of one for another mesh."""

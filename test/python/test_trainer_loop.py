@@ -425,6 +425,22 @@ def test_an_interrupted_step_is_not_taken_twice():
     assert read(trainer.session) == read(whole.session) and trainer.session.rates == whole.session.rates
 
 
+def test_an_interrupted_save_is_the_runs_own(tmp_path):
+    trainer = gridloom.Trainer(Regression())
+    save = trainer.session.save
+
+    def interrupt(*arguments):
+        save(*arguments)
+        trainer.session.save = save
+        raise KeyboardInterrupt
+
+    trainer.session.save = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(table(), steps=1, checkpoint_dir=tmp_path)
+    trainer.fit(table(), steps=1, checkpoint_dir=tmp_path)
+    assert trainer.step_count == 2
+
+
 def test_evaluation_weighs_by_count():
     trainer = gridloom.Trainer(Regression(sizes=(2, 4)))
     trainer.fit(table(), steps=3)
