@@ -353,7 +353,8 @@ class Trainer:
     def _refuse(self, results: dict, before: int, skipped: int) -> None:
         times = "" if skipped == 1 else f", nor were the {skipped - 1} before it"
         after, self.cursor = self.cursor, before  # samples of a step not taken are read again, with the same random numbers
-        if _ITERATION in self.session.states:
+        attempts = self.session.states.get(_ITERATION)
+        if attempts is not None and attempts.dtype == np.int64:  # a weight may have this name
             self.session.set_state(_ITERATION, self.session.get_state(_ITERATION) - 1)
         raise FloatingPointError(
             f"step {self.step_count + 1}, of samples {before} to {after - 1}, was not taken{times}: its loss is "

@@ -321,7 +321,9 @@ static std::string formatNumber(double value) {
 /// Collective. Takes back what a step that is not taken changes: an attempt that is made again
 /// draws the same random numbers.
 void Trainer::takeBackAttempt() {
-  if (!setup.states.contains(kIteration))
+  auto state = setup.states.find(kIteration); // a weight may have this name
+  if (state == setup.states.end() || state->second.type != DataType::I64 ||
+      !state->second.shape.empty())
     return;
   HostArray attempts = session.gatherStateToAll(kIteration);
   --attempts.as<int64_t>()[0];
