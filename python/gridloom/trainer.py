@@ -7,6 +7,7 @@ import fcntl
 import math
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -379,6 +380,8 @@ class Trainer:
         if self._events:
             self._events.sync()
         self.save(Path(folder) / f"step-{self.step_count:010d}")
+        for path in Path(folder).glob("step-*.tmp-*"):  # left unfinished by runs that were killed
+            shutil.rmtree(path, ignore_errors=True)
         return self.cursor
 
     def _arrange(self, batch, entry: str) -> dict[str, np.ndarray]:

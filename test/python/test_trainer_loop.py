@@ -361,6 +361,7 @@ def test_a_first_save_that_was_killed_is_no_checkpoint(tmp_path):
     trainer = gridloom.Trainer(Regression())
     assert len(trainer.fit(table(), steps=2, checkpoint_dir=tmp_path, resume=True)) == 2
     assert (tmp_path / "step-0000000002" / "manifest.json").exists()
+    assert not list(tmp_path.glob("*.tmp-*"))
 
 
 def test_without_a_checkpoint_steps_count_from_here(tmp_path):
