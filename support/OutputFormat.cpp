@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
@@ -19,7 +20,8 @@
 
 using namespace gridloom;
 
-void gridloom::openStandardFiles() {
+void gridloom::prepareFiles() {
+  std::signal(SIGXFSZ, SIG_IGN);
   int file = 0;
   do
     file = open("/dev/null", O_RDONLY);

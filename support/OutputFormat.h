@@ -16,8 +16,9 @@ namespace gridloom {
 
 /// To be called first. A program may be started with its standard files closed; the next file it
 /// opens, or the memory that ranks share, would then be printed into. Opens /dev/null in their
-/// place, for reading only, so that printing fails.
-void openStandardFiles();
+/// place, for reading only, so that printing fails. Lets writes beyond the limit of file sizes
+/// (ulimit -f) fail, too, which by default end the process.
+void prepareFiles();
 
 /// Flushes standard output, which may go to a full disk. Returns one line with the system's reason
 /// if it cannot be written; empty if all is.

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cmath>
 #include <numeric>
 
@@ -87,7 +88,9 @@ CLI::Validator gridloom::wholeNumberFrom(uint64_t least) {
   std::string from = std::to_string(least);
   auto check = [least, from](std::string &text) {
     uint64_t number = 0;
-    bool isWhole = CLI::detail::lexical_cast(text, number) && text.find('-') == std::string::npos;
+    errno = 0; // CLI11 takes what is too large as the largest number
+    bool isWhole = CLI::detail::lexical_cast(text, number) && errno != ERANGE &&
+                   text.find('-') == std::string::npos;
     return isWhole && number >= least ? std::string()
                                       : "Value " + text + " is not a whole number from " + from;
   };

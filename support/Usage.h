@@ -25,7 +25,8 @@ std::string suggest(const std::string &name, std::span<const std::string> known)
 /// Accepts numbers from `least` to `most`. CLI::Range accepts NaN, too.
 CLI::Validator numberWithin(double least, double most);
 
-/// Accepts whole numbers from `least`. CLI::Range accepts -1 as the largest number without a sign.
+/// Accepts whole numbers from `least` to 2^64 - 1. CLI::Range accepts -1 as the largest number
+/// without a sign.
 CLI::Validator wholeNumberFrom(uint64_t least);
 
 /// One line that says what is wrong with a command line, what may have been meant, and which --help

@@ -426,7 +426,7 @@ static int runVerb(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  openStandardFiles();
+  prepareFiles();
   int code = 1;
   try {
     code = runVerb(argc, argv);

@@ -118,7 +118,7 @@ static int run(const Settings &settings) {
 }
 
 int main(int argc, char **argv) {
-  openStandardFiles();
+  prepareFiles();
   Settings settings;
   CLI::App app("Chooses a strategy for each node of a graph: least cost within a limit of memory.",
                "gridloom-solve");

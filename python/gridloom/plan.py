@@ -124,7 +124,7 @@ class Plan:
                 precision=manifest.get("precision", "f32"),
                 training=manifest.get("training"),
             )
-        except FileNotFoundError as error:
+        except (FileNotFoundError, NotADirectoryError) as error:
             raise ValueError(f"{path} is not a plan: it has no manifest.json") from error
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise ValueError(f"{path}/manifest.json is damaged: {error!r}") from error

@@ -127,7 +127,7 @@ class Session:
 
     def update_weights(self, path: str | os.PathLike) -> None:
         """Replaces all weights by those of an .onnx or .safetensors file of the same architecture, on every rank, or after an error on
-        none."""
+        none. States that begin as weights, such as those that a plan trains, have the new values from the next `reset_states` on."""
         with self._taken():
             self._open().update_weights(os.fspath(path))
 

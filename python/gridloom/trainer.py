@@ -7,6 +7,7 @@ import fcntl
 import math
 import os
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,11 +16,13 @@ import numpy as np
 
 from ._events import RunEvents
 from ._tools import native
+from .errors import Error
 from .plan import Binding, Plan
 from .session import Progress, Session, load, to_numpy
 
 _LEARNING_RATE = "learning_rate"
 _STEP = "train/step"
+_ITERATION = "train/iteration"  # attempts at steps, in plans that draw random numbers
 _LOSS_SCALE = "loss_scale"
 _COUNT = ".count"  # suffix of a metric's divisor
 _LOCK_PATIENCE = 3.0  # seconds to wait for the lock of a run that was killed
@@ -34,11 +37,11 @@ class Trainer:
         trainer.fit({"x": images, "labels": labels}, steps=1000, checkpoint_dir="checkpoints", checkpoint_every=100)
         print(trainer.evaluate({"x": test_images, "labels": test_labels})["loss"])
 
-    `plan` is a folder, a `Plan`, or a `Session` of one; `options` are those of `gridloom.load`. `check_indices` is on by default: indices
-    out of range raise an error. `init_seed` draws different initial weights for a plan that trains from scratch. `lr` is the learning rate,
-    by default the plan's; `schedule` multiplies it: text as for `gridloom train --lr-schedule`, or a function of the number of committed
-    steps. `seed` decides the order in which `fit` reads arrays. Callbacks are functions called after each step with (trainer, step,
-    results), or objects with such a method `on_step` and optionally a method `on_evaluate`.
+    `plan` is a folder, a `Plan`, or a `Session` of one, which has its options; else `options` are those of `gridloom.load`. `check_indices`
+    is on by default: indices out of range raise an error. `init_seed` draws different initial weights for a plan that trains from scratch.
+    `lr` is the learning rate, by default the plan's; `schedule` multiplies it: text as for `gridloom train --lr-schedule`, or a function of
+    the number of committed steps. `seed` decides the order in which `fit` reads arrays. Callbacks are functions called after each step with
+    (trainer, step, results), or objects with such a method `on_step` and optionally a method `on_evaluate`.
 
     `step_count` is the number of committed steps, `cursor` the number of samples read so far. The states are the session's: weights by
     their names in the model, optimizer states as NAME/SLOT, and train/step."""
@@ -55,6 +58,10 @@ class Trainer:
     ):
         if options.get("ranks", "in-process") != "in-process" or getattr(plan, "_tells_peers", False):
             raise ValueError("a Trainer has all ranks in its process; 'gridloom train' has a process for each")
+        if isinstance(plan, Session) and options:
+            raise ValueError(f"{_list_names(options)}: the session was loaded without; give it to gridloom.load")
+        if not 0 <= seed < 1 << 64:
+            raise ValueError(f"seed is {seed}; it is an integer from 0 to 2**64 - 1")
         given = plan.plan if isinstance(plan, Session) else Plan.read(plan)
         self._inputs = {entry: _list_inputs(given, entry) for entry in ("train_step", "eval")}
         self._terms = (given.training or {}).get("terms", [])  # outputs whose sum is the loss, if there are several losses
@@ -93,11 +100,18 @@ class Trainer:
         rows = self._rows(inputs, "train_step")
         if _LEARNING_RATE in self._inputs["train_step"]:
             inputs[_LEARNING_RATE] = np.array(rate, np.float32)
-        outputs = self.session.run(inputs, entry="train_step")
-        results = {name: float(value) for name, value in outputs.items() if value.ndim == 0 and not name.endswith(_COUNT)}
-        results["committed"] = bool(results.get("committed", 1))
-        self.step_count += results["committed"]
-        self.cursor += rows
+        before, begin = self.step_count, self.cursor
+        try:
+            outputs = self.session.run(inputs, entry="train_step")
+            results = {name: float(value) for name, value in outputs.items() if value.ndim == 0 and not name.endswith(_COUNT)}
+            results["committed"] = results.get("committed", 1) == 1  # False for NaN
+            self.step_count += results["committed"]
+            self.cursor += rows
+        except BaseException:  # an interrupt, which may come when the step is taken already
+            with contextlib.suppress(Error):
+                if (taken := int(self.session.get_state(_STEP))) > before:
+                    self.step_count, self.cursor = taken, begin + rows
+            raise
         results |= {"lr": rate, "step": self.step_count}
         for callback in self.callbacks:
             _call(callback, "on_step", self, self.step_count, results)
@@ -256,8 +270,8 @@ class Trainer:
         """Writes a checkpoint, a folder with states, step, cursor and seed, as `gridloom train` does. `gridloom checkpoint export` makes
         a model from it. A checkpoint at `path` is replaced; anything else there, or a place in the plan, raises Error and stays as it
         is."""
+        self._saved.add(Path(path).resolve())  # before an interrupt that may come when it is written already
         self.session.save(path, Progress(self.step_count, self.cursor, self._samples, self.seed))
-        self._saved.add(Path(path).resolve())
 
     def load(self, path: str | os.PathLike) -> None:
         """Continues from a checkpoint, or from the latest in a run's folder, of this plan or of one for another mesh."""
@@ -339,7 +353,10 @@ class Trainer:
 
     def _refuse(self, results: dict, before: int, skipped: int) -> None:
         times = "" if skipped == 1 else f", nor were the {skipped - 1} before it"
-        after, self.cursor = self.cursor, before  # samples of a step not taken are read again
+        after, self.cursor = self.cursor, before  # samples of a step not taken are read again, with the same random numbers
+        attempts = self.session.states.get(_ITERATION)
+        if attempts is not None and attempts.dtype == np.int64:  # a weight may have this name
+            self.session.set_state(_ITERATION, self.session.get_state(_ITERATION) - 1)
         raise FloatingPointError(
             f"step {self.step_count + 1}, of samples {before} to {after - 1}, was not taken{times}: its loss is "
             f"{results['loss']:g}, the norm of its gradients {results.get('gradient_norm', math.nan):g}; on_nan='skip' goes on"
@@ -363,6 +380,8 @@ class Trainer:
         if self._events:
             self._events.sync()
         self.save(Path(folder) / f"step-{self.step_count:010d}")
+        for path in Path(folder).glob("step-*.tmp-*"):  # left unfinished by runs that were killed
+            shutil.rmtree(path, ignore_errors=True)
         return self.cursor
 
     def _arrange(self, batch, entry: str) -> dict[str, np.ndarray]:
@@ -504,7 +523,7 @@ def _locked(folder: str | os.PathLike | None) -> Iterator[None]:
         return
     Path(folder).mkdir(parents=True, exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    file = os.open(Path(folder) / ".lock", flags, 0o666)
+    file, owner = os.open(Path(folder) / ".lock", flags, 0o666), os.getpid()
     try:
         end = time.monotonic() + _LOCK_PATIENCE
         while True:
@@ -521,6 +540,10 @@ def _locked(folder: str | os.PathLike | None) -> Iterator[None]:
                 break
         yield
     finally:
+        # Closing it does not unlock it while a process forked meanwhile has it open, such as a DataLoader's worker that lives on.
+        if os.getpid() == owner:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_UN)
         os.close(file)
 
 

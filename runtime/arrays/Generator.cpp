@@ -100,8 +100,7 @@ std::optional<Generator> Generator::parse(const std::string &text) {
 /// In [0, 1).
 static double toUnit(uint64_t bits) { return double(bits >> 11) * 0x1p-53; }
 
-/// The whole numbers a type holds, as far as doubles count exactly.
-static std::pair<double, double> getRange(DataType type) {
+std::pair<double, double> gridloom::rt::getRange(DataType type) {
   if (type == DataType::Bool)
     return {0, 1};
   if (type == DataType::U8 || type == DataType::U16 || type == DataType::U32)

@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gridloom::rt {
@@ -35,6 +36,9 @@ struct Generator {
   static std::optional<Generator> parse(const std::string &text);
   bool isRandom() const { return kind != Constant; }
 };
+
+/// The least and the largest whole number that elements hold, as far as doubles count exactly.
+std::pair<double, double> getRange(DataType type);
 
 /// An array that depends on the arguments alone: element i is a function of seed, name and i.
 /// Throws InvalidArgument when the type cannot hold the generator's values.

@@ -83,7 +83,7 @@ static int runVerb(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  openStandardFiles();
+  prepareFiles();
   try {
     if (argc > 1 &&
         (isCompilerVerb(argv[1]) || inspectsModel(argc, argv) || plansAgain(argc, argv)))

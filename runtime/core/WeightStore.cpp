@@ -199,7 +199,10 @@ WeightSource::openReplacement(const Plan &plan, const std::filesystem::path &giv
   for (const WeightInfo &weight : plan.getWeights()) {
     if (!replacement.has(weight.name))
       throw Error(ErrorCode::InvalidArgument,
-                  path.string() + ": has no weight '" + weight.name + "'");
+                  path.string() + ": has no weight '" + weight.name + "'" +
+                      (path == given ? ""
+                                     : "; a checkpoint has those that were trained, and 'gridloom "
+                                       "checkpoint export --plan' adds the model's others"));
     HostArray array = replacement.read(weight.name);
     if (array.getType() != weight.type || array.getShape() != weight.shape)
       throw Error(ErrorCode::InvalidArgument,

@@ -67,6 +67,7 @@ public:
       std::error_code error;
       if (!fs::exists(path / file, error))
         return std::nullopt;
+      take(file, name);
       std::shared_ptr<const MappedFile> mapped = open(path / file);
       return parseNpy(mapped->getBytes(), mapped, (path / file).string());
     }
@@ -75,10 +76,21 @@ public:
       member = members.find(file);
     if (member == members.end())
       return std::nullopt;
+    take(member->first, name);
     return parseNpy(member->second, archive, path.string() + "/" + member->first);
   }
 
 private:
+  /// Throws if it is another input's file, too: getNpyName is the same for "a/b" and "a_b".
+  void take(const std::string &file, const std::string &name) {
+    const std::string &first = readers.try_emplace(file, name).first->second;
+    if (first != name)
+      throw Error(ErrorCode::InvalidArgument,
+                  "data " + path.string() + ": '" + first + "' and '" + name +
+                      "' would both be read from " + file +
+                      "; give a .npz file with a member for each, whose names keep slashes");
+  }
+
   std::shared_ptr<const MappedFile> open(const fs::path &file) const {
     try {
       return files.emplace_back(MappedFile::open(file));
@@ -91,6 +103,7 @@ private:
   std::vector<std::shared_ptr<const MappedFile>> &files;
   std::shared_ptr<const MappedFile> archive; // null: a folder
   std::map<std::string, std::span<const std::byte>> members;
+  std::map<std::string, std::string> readers; // inputs by file or member
 };
 
 } // namespace
@@ -180,6 +193,13 @@ DataSet DataSet::open(const fs::path &path, std::span<const Column> columns,
 bool DataSet::contains(const fs::path &path, const std::string &name) {
   std::vector<std::shared_ptr<const MappedFile>> files;
   return Source(path, files).find(name).has_value();
+}
+
+std::string DataSet::getFingerprint() const {
+  std::string all;
+  for (const std::shared_ptr<const MappedFile> &file : files)
+    all += fingerprint(file->getBytes());
+  return all;
 }
 
 int64_t DataSet::getLongest(std::span<const int64_t> samples) const {

@@ -45,6 +45,8 @@ public:
   static bool contains(const std::filesystem::path &path, const std::string &name);
 
   int64_t getNumSamples() const { return numSamples; }
+  /// Tells data of other contents apart: the `fingerprint`s of the files.
+  std::string getFingerprint() const;
   /// The length of the longest of these samples; 0 if the data has no lengths.
   int64_t getLongest(std::span<const int64_t> samples) const;
   /// The batch of these samples, each from 0 to getNumSamples() - 1, for the input `name`; padded

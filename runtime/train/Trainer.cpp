@@ -29,6 +29,7 @@ Trainer::Trainer(const TrainingSetup &setup, Session &session, TrainingObserver 
     : setup(setup), session(session), observer(observer), getSignal(std::move(getSignal)),
       writer(setup.settings.checkpoints, setup.settings.keep) {
   result.progress = setup.begin;
+  shownStep = setup.begin.step; // shown before the checkpoint
   if (setup.checkpoint)
     result.evaluations = setup.checkpoint->evaluations;
 }
@@ -91,7 +92,8 @@ bool Trainer::isOver() const {
 static std::string describeSetup(const TrainingSetup &setup) {
   const TrainingSettings &settings = setup.settings;
   auto describe = [](const TrainedEntry &entry) {
-    std::string text = std::to_string(entry.data.getNumSamples());
+    std::string text =
+        std::to_string(entry.data.getNumSamples()) + " " + entry.data.getFingerprint();
     for (const auto &[size, specialisation] : entry.sizes)
       text += " " + formatDims(specialisation->dims);
     return text;
@@ -115,6 +117,8 @@ static std::string describeSetup(const TrainingSetup &setup) {
 
 /// Checks that ranks have equal setups: with another launcher each rank prepares its own.
 void Trainer::agree() {
+  if (setup.plan->getMesh().getNumRanks() == 1)
+    return;
   std::string digest = sha256(describeSetup(setup));
   auto all = session.exchange(std::as_bytes(std::span(digest.data(), digest.size())));
   for (size_t rank = 1; rank < all.size(); ++rank)
@@ -314,6 +318,18 @@ static std::string formatNumber(double value) {
   return text;
 }
 
+/// Collective. Takes back what a step that is not taken changes: an attempt that is made again
+/// draws the same random numbers.
+void Trainer::takeBackAttempt() {
+  auto state = setup.states.find(kIteration); // a weight may have this name
+  if (state == setup.states.end() || state->second.type != DataType::I64 ||
+      !state->second.shape.empty())
+    return;
+  HostArray attempts = session.gatherStateToAll(kIteration);
+  --attempts.as<int64_t>()[0];
+  session.setGlobalState(kIteration, attempts);
+}
+
 /// Reports a step that was not taken, or ends the run.
 void Trainer::refuseStep(const StepRecord &record, const Batch &batch) {
   std::string line = describeStep(record.cursor) + " is not taken: the loss is " +
@@ -331,7 +347,7 @@ void Trainer::refuseStep(const StepRecord &record, const Batch &batch) {
   }
   if (observer)
     observer->onStep(record);
-  // The states are those before the step.
+  takeBackAttempt(); // all other states are those before the step
   throw Error(ErrorCode::InvalidArgument,
               line + "; --on-nan skip goes on without it" + saveBeforeError());
 }

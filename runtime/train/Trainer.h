@@ -101,6 +101,7 @@ private:
   void restore();
   void takeStep();
   void refuseStep(const StepRecord &record, const Batch &batch);
+  void takeBackAttempt();
   void showParameters();
   void evaluate();
   void save();

@@ -99,6 +99,13 @@ static void findPadding(const Plan &plan, const Argument &input, const std::stri
                 "' cannot be padded, since no label of it counts for nothing; compile the model "
                 "with the same ignore_index= in each loss and metric of '" +
                 input.name + "'");
+  auto [least, most] = getRange(input.type);
+  if (*target->ignored < int64_t(least) || *target->ignored > int64_t(most))
+    throw usage("--pad-to " + padTo + ": '" + input.name + "' cannot be padded, since " +
+                std::string(nameOf(input.type)) + " does not hold the ignored label " +
+                std::to_string(*target->ignored) +
+                "; compile the model with an ignore_index= from " + std::to_string(int64_t(least)) +
+                " to " + std::to_string(int64_t(most)));
   column.padding = double(*target->ignored);
 }
 
@@ -349,7 +356,11 @@ bool TrainingSetup::isEvaluatedAt(int64_t cursor) const {
   return order.getEpoch(cursor) != order.getEpoch(std::max<int64_t>(cursor - step.batch, 0));
 }
 
-int64_t TrainingSetup::getNumSteps() const { return getStepsDone(end); }
+int64_t TrainingSetup::getNumSteps() const {
+  // The steps before a checkpoint may have had another size.
+  return begin.cursor < end ? getStepsDone(begin.cursor) + getStepsDone(end - begin.cursor)
+                            : getStepsDone(end);
+}
 
 int64_t TrainingSetup::getStepsDone(int64_t cursor) const {
   return cursor / step.batch + (cursor % step.batch ? 1 : 0);

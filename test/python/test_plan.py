@@ -62,6 +62,9 @@ def test_a_plan_is_plain_objects(tmp_path):
 def test_what_is_no_plan_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is not a plan: it has no manifest.json"):
         gridloom.Plan.read(tmp_path)
+    (tmp_path / "model.onnx").touch()
+    with pytest.raises(ValueError, match="model.onnx is not a plan: it has no manifest.json"):
+        gridloom.Plan.read(tmp_path / "model.onnx")
     with pytest.raises(ValueError, match="has plan schema 3, this package reads 2"):
         gridloom.Plan.read(write(tmp_path, schema={"major": 3, "minor": 0}))
     (tmp_path / "manifest.json").write_text('{"schema": ')

@@ -12,6 +12,8 @@ from conftest import Tools
 from tensorboard.backend.event_processing import event_accumulator, io_wrapper
 from training_models import Mlp
 
+from gridloom._tools import native
+
 BATCH, SAMPLES = 8, 48
 LOSS = ["--train", "--loss", "mse(y, t)", "--optimizer", "adam(lr=1e-2)", "--dim", f"batch={BATCH}"]
 
@@ -94,6 +96,19 @@ def test_a_run_that_goes_on_has_each_step_once(tools, model, tmp_path):
     assert "they are kept in" in tools.call(*train, "--steps", 2, "--resume").stderr
     assert [step for step, _ in Read(tmp_path / "e").scalars["loss"]] == [1, 2]
     assert len(Read(tmp_path / "e" / "earlier.1").scalars["loss"]) == 12
+
+
+def test_histograms_of_a_checkpoints_step_are_there_once(tools, model, tmp_path):
+    """The first step after it is not taken, so that their number is the same again."""
+    data = dict(np.load(model / "data.npz"))
+    data["t"][native().sample_order(SAMPLES, 0, 3 * BATCH, BATCH)] = np.nan
+    np.savez(tmp_path / "data.npz", **data)
+    train = ["train", model / "one.plan", "--data", tmp_path / "data.npz", "--checkpoint-dir", tmp_path / "c", "--log-dir", tmp_path / "e"]
+    tools.call(*train, "--histograms-every", 3, "--steps", 3)
+    result = tools.call(*train, "--histograms-every", 3, "--steps", 6, "--resume", "--on-nan", "skip")
+    assert "step 4 (samples 24 to 31 of epoch 1) is not taken" in result.stderr
+    histograms = Read(tmp_path / "e").histograms
+    assert histograms and all([event.step for event in events] == [3] for events in histograms.values())
 
 
 def test_files_can_be_told_from_their_names(tools, model, tmp_path):

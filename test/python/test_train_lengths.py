@@ -147,6 +147,13 @@ def test_what_cannot_be_padded(tools, model, plan, data, tmp_path):
     for loss, metric in (("cross_entropy(logits, labels)", "accuracy(logits, labels)"), (LOSS, "accuracy(logits, labels)")):
         words = refuse(plan("", loss, metric), "--pad-to", "sequence")
         assert "'labels' cannot be padded, since no label of it counts for nothing; compile the model with the same ignore_index=" in words
+    narrow = onnx.load(model)  # padding would be a label of its own, 156
+    narrow.graph.input.append(helper.make_tensor_value_info("labels", TensorProto.UINT8, ["batch", "sequence"]))
+    onnx.save(narrow, tmp_path / "narrow.onnx")
+    options = ["--train", "--loss", LOSS, "--dim", f"batch={BATCH}", "--dim", "sequence=3,6,12"]
+    tools.compile(tmp_path / "narrow.onnx", tmp_path / "narrow.plan", *options)
+    words = refuse(tmp_path / "narrow.plan", "--pad-to", "sequence")
+    assert "'labels' cannot be padded, since u8 does not hold the ignored label -100; compile the model with an ignore_index=" in words
     for name in ("ids", "labels"):
         np.save(tmp_path / f"{name}.npy", data[name])
     assert "there is no sequence.npy, which says how long each sample is" in refuse(plan(), "--pad-to", "sequence", folder=tmp_path)

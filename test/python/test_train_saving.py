@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -57,6 +58,19 @@ def test_a_full_disk(tools, folder, tmp_path):
     assert re.fullmatch(rf"error: no checkpoint is saved: cannot (write|make the folder) '{path}': No space left on device\n", error), error
     left = set((tmp_path / "left").read_text().split()) - {".lock"}
     assert len(left) > 3 and left == {f"step-{step:010d}" for step in range(1, len(left) + 1)}
+
+
+def test_a_limit_of_file_sizes(tools, folder, tmp_path):
+    """It is reported as a full disk is; the system's default is to end the process by a signal."""
+    options = ["--train", "--loss", "mse(y, t)", "--optimizer", "adam(lr=1e-4)", "--dim", f"batch={BATCH}"]  # one rank shares no memory
+    tools.compile(folder / "large.onnx", tmp_path / "large.plan", *options)
+    train = ["train", tmp_path / "large.plan", "--data", folder / "data.npz", "--steps", 1, "--checkpoint-dir", tmp_path / "run"]
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))  # noqa: E731
+    command = [str(tools.path("gridloom")), *map(str, train)]
+    result = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit, timeout=120)
+    assert result.returncode == 1, result.stderr
+    assert re.fullmatch(r"error: no checkpoint is saved: cannot write '.*/states.safetensors': File too large\n", result.stderr)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
 
 
 def test_a_full_disk_of_logs(tools, folder):

@@ -117,6 +117,33 @@ def test_dropout_draws_the_same_in_all_stages(tools, tmp_path):
         np.testing.assert_allclose(found["pipe=2"][name], array, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
+def test_a_run_that_a_nan_ended_goes_on_as_if_there_had_been_none(tools, tmp_path):
+    """The attempt that was not taken draws its numbers again, in all stages."""
+    options = {"train": True, "loss": "mse(y, t)", "optimizer": "sgd(lr=0.1)", "dims": {"batch": 8}, "microbatches": 2}
+    plan = gridloom.compile(save_dropouts(tmp_path / "m.onnx"), tmp_path / "m.plan", mesh="pipe=2", tools=tools.folder, **options)
+    random = np.random.default_rng(1)
+    good = {name: random.standard_normal((24, 16)).astype(np.float32) for name in ("x", "t")}
+    bad = {**good, "t": np.where(np.arange(24)[:, None] == 3, np.float32(np.nan), good["t"])}
+    np.savez(tmp_path / "good.npz", **good)
+    np.savez(tmp_path / "bad.npz", **bad)
+    train = ["train", plan.path, "--in-process", "--steps", 6, "--resume", "--checkpoint-dir"]
+    tools.call(*train, tmp_path / "whole", "--data", tmp_path / "good.npz")
+    result = tools.call(*train, tmp_path / "parts", "--data", tmp_path / "bad.npz", check=False)
+    assert result.returncode == 1 and "t.npy holds nan in sample 3" in result.stderr, result.stderr
+    tools.call(*train, tmp_path / "parts", "--data", tmp_path / "good.npz")
+    with gridloom.Trainer(plan) as trainer:
+        with pytest.raises(FloatingPointError):
+            trainer.fit(bad, steps=6)
+        trainer.fit(good, steps=6 - trainer.step_count)
+        found = {"the command": read_checkpoint(tmp_path / "parts"), "Python": trainer.state_dict()}
+    want = read_checkpoint(tmp_path / "whole")
+    assert want["train/iteration"] == 6
+    for how, states in found.items():
+        assert states.keys() == want.keys()
+        for name, array in want.items():
+            np.testing.assert_array_equal(states[name], array, err_msg=f"{how}: {name}")
+
+
 def test_a_run_goes_from_two_stages_to_one_rank(tools, tmp_path):
     """A process for each stage: the loss that the last one has ends, logs and evaluates the run on all."""
     model, rate = Mlp(draw_powers(1)), 2.0**-4

@@ -136,6 +136,8 @@ def test_frozen_weights_are_exported_with_the_plan(tools, model, tmp_path):
     tools.call("checkpoint", "export", tmp_path / "c", "-o", tmp_path / "part.safetensors")
     with pytest.raises(gridloom.Error, match="has no weight 'fc1.weight'"):
         gridloom.load(frozen, weights=tmp_path / "part.safetensors")
+    with pytest.raises(gridloom.Error, match="has no weight 'fc1.weight'; a checkpoint has those that were trained, and 'gridloom check"):
+        gridloom.load(frozen, weights=tmp_path / "c")
     for name in ("t.safetensors", "t.onnx"):
         tools.call("checkpoint", "export", tmp_path / "c", "--plan", frozen.path, "-o", tmp_path / name)
         with gridloom.load(frozen, weights=tmp_path / name) as session:

@@ -3,6 +3,8 @@ known."""
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import gridloom
@@ -331,12 +333,35 @@ def test_a_folder_is_one_runs(tmp_path, monkeypatch):
     assert len(gridloom.Trainer(Regression()).fit(data, steps=3, **run)) == 1
 
 
+def test_a_process_that_outlives_a_fit_holds_no_folder(tmp_path, monkeypatch):
+    """As a DataLoader's workers with persistent_workers=True, which are forked during the first epoch."""
+    monkeypatch.setattr("gridloom.trainer._LOCK_PATIENCE", 0.1)
+    workers = []
+
+    def fork(trainer, step, results):
+        workers.append(os.fork())
+        if not workers[-1]:
+            signal.pause()
+            os._exit(0)
+
+    trainer = gridloom.Trainer(Regression(), callbacks=[fork])
+    try:
+        trainer.fit(table(), steps=1, checkpoint_dir=tmp_path)
+        trainer.callbacks = []
+        assert len(trainer.fit(table(), steps=1, checkpoint_dir=tmp_path)) == 1
+    finally:
+        for worker in workers:
+            os.kill(worker, signal.SIGKILL)
+            os.waitpid(worker, 0)
+
+
 def test_a_first_save_that_was_killed_is_no_checkpoint(tmp_path):
     (tmp_path / "step-0000000002.tmp-0123456789abcdef").mkdir()
     (tmp_path / "step-2").mkdir()
     trainer = gridloom.Trainer(Regression())
     assert len(trainer.fit(table(), steps=2, checkpoint_dir=tmp_path, resume=True)) == 2
     assert (tmp_path / "step-0000000002" / "manifest.json").exists()
+    assert not list(tmp_path.glob("*.tmp-*"))
 
 
 def test_without_a_checkpoint_steps_count_from_here(tmp_path):
@@ -378,6 +403,43 @@ def test_what_was_refused_is_read_again():
     with pytest.raises(FloatingPointError, match="nor were the 999 before it"):
         trainer.fit(poisoned, steps=1, on_nan="skip")
     assert trainer.cursor == (3 + 999) * BATCH
+
+
+class Interrupted(Regression):
+    """Ctrl-C during the second step, which the runtime completes."""
+
+    def run(self, inputs, *, entry="main", dims=None):
+        outputs = super().run(inputs, entry=entry, dims=dims)
+        if entry == "train_step" and len(self.batches) == 2:
+            raise KeyboardInterrupt
+        return outputs
+
+
+def test_an_interrupted_step_is_not_taken_twice():
+    whole = gridloom.Trainer(Regression(), schedule=lambda step: 1 / (1 + step))
+    whole.fit(table(), steps=3)
+    trainer = gridloom.Trainer(Interrupted(), schedule=lambda step: 1 / (1 + step))
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(table(), steps=3)
+    assert (trainer.step_count, trainer.cursor) == (2, 2 * BATCH)
+    trainer.fit(table(), steps=1)
+    assert read(trainer.session) == read(whole.session) and trainer.session.rates == whole.session.rates
+
+
+def test_an_interrupted_save_is_the_runs_own(tmp_path):
+    trainer = gridloom.Trainer(Regression())
+    save = trainer.session.save
+
+    def interrupt(*arguments):
+        save(*arguments)
+        trainer.session.save = save
+        raise KeyboardInterrupt
+
+    trainer.session.save = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(table(), steps=1, checkpoint_dir=tmp_path)
+    trainer.fit(table(), steps=1, checkpoint_dir=tmp_path)
+    assert trainer.step_count == 2
 
 
 def test_evaluation_weighs_by_count():
@@ -485,6 +547,8 @@ def test_a_trainer_leaves_a_given_session_open():
         (lambda t: t.step([np.zeros((4, 3))]), r"a batch is 2 arrays \(x, y\), this one has 1"),
         (lambda t: t.evaluate([]), "no batch of the plan's 4 samples left"),
         (lambda t: gridloom.Trainer("r.plan", ranks="environment"), "a Trainer has all ranks in its process"),
+        (lambda t: gridloom.Trainer(Regression(), threads=1, init_seed=2), "'init_seed', 'threads': the session was loaded without"),
+        (lambda t: gridloom.Trainer(Regression(), seed=-1), "seed is -1; it is an integer from 0 to"),
         (lambda t: gridloom.Trainer(Regression(), lr=-1), "lr is -1.0; it is a finite number, 0 or more"),
         (lambda t: gridloom.Trainer(Regression(), lr=float("nan")), "lr is nan"),
     ],

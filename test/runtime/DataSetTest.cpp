@@ -250,6 +250,20 @@ TEST_F(DataArchive, MembersAreRead) {
   }
 }
 
+/// A file's name has `_` for `/`, a member's name may keep it.
+TEST_F(DataArchive, InputsOfOneFileAreRefused) {
+  columns = {{"a/b", DataType::F32, {2}}, {"a_b", DataType::F32, {2}}};
+  folder = temporary.getPath();
+  save("a_b.npy", DataType::F32, {4, 2});
+  EXPECT_THAT(getError(),
+              HasSubstr("'a/b' and 'a_b' would both be read from a_b.npy; give a .npz"));
+  members = {{"a_b.npy", read("a_b.npy")}};
+  folder /= "data.npz";
+  EXPECT_THAT(getErrorOf(makeArchive()), HasSubstr("would both be read from a_b.npy"));
+  members["a/b.npy"] = read("a_b.npy");
+  EXPECT_EQ(getErrorOf(makeArchive()), "no error");
+}
+
 TEST_F(DataArchive, WhatCannotBeReadIsNamed) {
   method = 8;
   EXPECT_THAT(getErrorOf(makeArchive()), HasSubstr("is compressed, as numpy.savez_compressed"));

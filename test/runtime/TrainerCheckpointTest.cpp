@@ -294,6 +294,21 @@ TEST_F(TrainerCheckpoint, ASchedulesStepsAreThoseOfOneBatchSize) {
   EXPECT_THAT(getRefusal(), HasSubstr("with batches of several sizes, and the plan's have 4"));
 }
 
+TEST_F(TrainerCheckpoint, StepsOfAnotherSizeBeforeItLeaveAllOthersToCount) {
+  settings.steps = 2;
+  settings.checkpoints = checkpoints;
+  train();
+  fs::path folder = getCheckpointFolder(checkpoints, 2);
+  Checkpoint saved = Checkpoint::read(folder);
+  saved.progress.cursor = 6;
+  saved.batch = 3;
+  saved.write(folder);
+  settings.resume = true;
+  settings.steps = 3; // 12 samples
+  EXPECT_EQ(TrainingSetup::prepare(makePlan(), settings).getNumSteps(), 4);
+  EXPECT_EQ(train().getSteps().back().step, 4);
+}
+
 TEST_F(TrainerCheckpoint, CheckpointsOfOtherRunsAreRefused) {
   settings.checkpoints = checkpoints;
   settings.steps = 4;

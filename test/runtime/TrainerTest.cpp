@@ -248,7 +248,15 @@ TEST_F(Training, RanksMustHaveTheSameOptionsAndFiles) {
   saved.write(other);
   settings.resume = true;
   settings.steps = 2;
+  fs::path otherData = folder.getPath() / "other data";
+  writeData(otherData, numSamples);
+  writeNpy(otherData / "x.npy", HostArray::allocate(DataType::F32, {numSamples, width}));
   const std::pair<const char *, std::function<void(TrainingSetup &)>> differences[] = {
+      {"data",
+       [&](TrainingSetup &second) {
+         const std::vector<DataSet::Column> columns = {{"x", DataType::F32, {width}}};
+         second.step.data = DataSet::open(otherData, columns);
+       }},
       {"rate", [](TrainingSetup &second) { second.learningRate = 2e-7; }},
       {"input",
        [](TrainingSetup &second) {

@@ -1,10 +1,11 @@
-//===- UsageTest.cpp - suggestions for misspelt names --------------------===//
+//===- UsageTest.cpp - command lines that cannot be understood -----------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 #include "support/Usage.h"
 
+#include <CLI/CLI.hpp>
 #include <gmock/gmock.h>
 
 #include <vector>
@@ -18,4 +19,12 @@ TEST(Suggest, NearNamesOnly) {
   EXPECT_EQ(suggest("shcedule", known), "; did you mean 'schedule'?");
   EXPECT_EQ(suggest("weather", known), "");
   EXPECT_EQ(suggest("", known), "");
+}
+
+TEST(WholeNumbers, HaveNeitherSignNorMoreThan64Bits) {
+  CLI::Validator fromOne = wholeNumberFrom(1);
+  for (std::string text : {"1", "18446744073709551615"})
+    EXPECT_EQ(fromOne(text), "");
+  for (std::string text : {"0", "-1", "1.5", "", "18446744073709551616"})
+    EXPECT_EQ(fromOne(text), "Value " + text + " is not a whole number from 1");
 }
