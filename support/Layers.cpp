@@ -6,6 +6,8 @@
 #include "support/Layers.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 using namespace gridloom;
 
@@ -30,6 +32,36 @@ std::string gridloom::foldLayers(const std::string &node) {
   for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer)
     folded.replace(layer->begin, layer->end - layer->begin, "*");
   return folded;
+}
+
+/// With layers folded in what is between single quotes.
+static std::string foldQuoted(const std::string &line) {
+  std::string folded;
+  size_t begin = 0;
+  while (true) {
+    size_t open = line.find('\'', begin), close = line.find('\'', open + 1);
+    if (open == std::string::npos || close == std::string::npos)
+      return folded + line.substr(begin);
+    folded += line.substr(begin, open + 1 - begin);
+    folded += foldLayers(line.substr(open + 1, close - open - 1)) + "'";
+    begin = close + 1;
+  }
+}
+
+std::vector<std::string> gridloom::foldLines(const std::vector<std::string> &lines) {
+  std::map<std::string, std::set<std::string>> alike;
+  for (const std::string &line : lines)
+    alike[foldQuoted(line)].insert(line);
+  std::vector<std::string> all;
+  for (const std::string &line : lines) {
+    auto found = alike.find(foldQuoted(line));
+    if (found == alike.end()) // already there
+      continue;
+    size_t count = found->second.size();
+    all.push_back(count == 1 ? line : found->first + " (" + std::to_string(count) + " times)");
+    alike.erase(found);
+  }
+  return all;
 }
 
 std::string gridloom::getScope(const std::string &node) {

@@ -28,6 +28,11 @@ std::vector<LayerNumber> findLayers(std::string_view name, std::string_view sepa
 /// "/encoder/layer.*/attention/MatMul". Of nodes joined by " + " the first counts.
 std::string foldLayers(const std::string &node);
 
+/// The different lines, in their order. Those that are alike but for the layers in the names that
+/// they quote are one, with their number: "node '/layer.*/Where': ... (12 times)". A line that is
+/// alone stays as it is.
+std::vector<std::string> foldLines(const std::vector<std::string> &lines);
+
 /// The part of a model that a node is in, layers alike: "/encoder/layer.*/attention" of
 /// "/encoder/layer.3/attention/MatMul". A name without '/' is its own scope.
 std::string getScope(const std::string &node);

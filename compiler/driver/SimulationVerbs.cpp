@@ -8,6 +8,7 @@
 #include "runtime/trace/Trace.h"
 
 #include "support/FileSwap.h"
+#include "support/Layers.h"
 #include "support/Text.h"
 
 #include <CLI/CLI.hpp>
@@ -17,7 +18,9 @@
 #include <fstream>
 #include <iostream>
 #include <limits>
+#include <map>
 #include <sstream>
+#include <tuple>
 
 using namespace gridloom;
 
@@ -88,12 +91,36 @@ static std::string describeLeftOut(const std::vector<sim::ProgramRun> &runs) {
   return text;
 }
 
+/// Sums equal steps of all layers.
+static std::vector<sim::StepSum> sumLayers(std::vector<sim::StepSum> steps) {
+  std::map<std::tuple<std::string, std::string, int64_t, bool>, size_t> numbers;
+  std::vector<sim::StepSum> sums;
+  for (sim::StepSum &step : steps) {
+    std::string node = foldLayers(step.node);
+    auto [entry, isNew] =
+        numbers.try_emplace({step.name, node, step.stage, step.isMeasured}, sums.size());
+    if (isNew) {
+      sums.push_back(std::move(step));
+      continue;
+    }
+    sim::StepSum &sum = sums[entry->second];
+    sum.node = node;
+    sum.times += step.times;
+    sum.seconds += step.seconds;
+  }
+  return sums;
+}
+
 /// The largest `most` steps of all programs together.
-static void addSteps(Document &document, const PlanOutcome &outcome, size_t most) {
+static void addSteps(Document &document, const PlanOutcome &outcome, size_t most, bool forTools) {
   std::vector<std::pair<const sim::ProgramRun *, sim::StepSum>> all;
-  for (const sim::ProgramRun &run : outcome.runs)
-    for (sim::StepSum &sum : sim::sumSteps(run))
+  for (const sim::ProgramRun &run : outcome.runs) {
+    std::vector<sim::StepSum> steps = sim::sumSteps(run);
+    if (!forTools)
+      steps = sumLayers(std::move(steps));
+    for (sim::StepSum &sum : steps)
       all.emplace_back(&run, std::move(sum));
+  }
   std::stable_sort(all.begin(), all.end(), [](const auto &a, const auto &b) {
     return a.second.seconds > b.second.seconds;
   });
@@ -164,11 +191,14 @@ static Document describe(const PlanOutcome &outcome, bool forTools) {
   constexpr size_t kMostCandidates = 12, kMostSteps = 10;
   constexpr size_t all = std::numeric_limits<size_t>::max();
   addCandidates(document, outcome.candidates, forTools ? all : kMostCandidates);
-  addSteps(document, outcome, forTools ? all : kMostSteps);
+  addSteps(document, outcome, forTools ? all : kMostSteps, forTools);
   if (forTools)
     addMemory(document, outcome);
-  addLines(document, "warnings", "warning", outcome.warnings);
-  addLines(document, "remarks", "remark", outcome.remarks);
+  auto shown = [&](const std::vector<std::string> &lines) {
+    return forTools ? lines : foldLines(lines);
+  };
+  addLines(document, "warnings", "warning", shown(outcome.warnings));
+  addLines(document, "remarks", "remark", shown(outcome.remarks));
   return document;
 }
 

@@ -345,16 +345,21 @@ static void addCosts(Document &document, const Json &report, const std::vector<J
         row.program, row.stage, row.node));
 }
 
-/// Adds lines of the compiler without duplicates, which specialisations may repeat.
-static void addLines(Document &document, const Json &report, const char *list, const char *line) {
+/// Adds lines of the compiler without duplicates, which specialisations may repeat; for people,
+/// also one for all layers.
+static void addLines(Document &document, const Json &report, const char *list, const char *line,
+                     bool forTools) {
   if (getList(report, list).empty())
     return;
   document.addTable(list, {line});
   std::set<std::string> listed;
+  std::vector<std::string> lines;
   for (const Json &each : getList(report, list))
     if (std::string text = each.is_string() ? each.get<std::string>() : each.dump();
         listed.insert(text).second)
-      document.addRow({text});
+      lines.push_back(std::move(text));
+  for (const std::string &text : forTools ? lines : foldLines(lines))
+    document.addRow({text});
 }
 
 Document gridloom::rt::explainPlan(const Json &report, bool forTools) {
@@ -371,8 +376,8 @@ Document gridloom::rt::explainPlan(const Json &report, bool forTools) {
   addCommunication(document, report);
   addHeaviest(document, report, forTools);
   addCosts(document, report, copyList(report, "costs"), PlaceColumns(report));
-  addLines(document, report, "warnings", "warning");
-  addLines(document, report, "remarks", "remark");
+  addLines(document, report, "warnings", "warning", forTools);
+  addLines(document, report, "remarks", "remark", forTools);
   return document;
 }
 

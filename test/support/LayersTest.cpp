@@ -45,4 +45,16 @@ TEST(LayersTest, ScopesCountLayersAlike) {
   EXPECT_EQ(getScope(""), "");
 }
 
+TEST(LayersTest, LinesThatQuoteLayersAreFolded) {
+  using testing::ElementsAre;
+  EXPECT_THAT(
+      foldLines({"node '/h.0/Where': stays f32", "one 'a.1' of 'b'", "node '/h.1/Where': stays f32",
+                 "node '/h.1/Where': stays f32", "node '/h.2/Where': is cut", "it's 3 o'clock"}),
+      ElementsAre("node '/h.*/Where': stays f32 (2 times)", "one 'a.1' of 'b'",
+                  "node '/h.2/Where': is cut", "it's 3 o'clock"));
+  EXPECT_THAT(foldLines({"a ' of '/h.1/x", "a ' of '/h.2/x"}),
+              ElementsAre("a ' of '/h.1/x", "a ' of '/h.2/x"));
+  EXPECT_THAT(foldLines({}), ElementsAre());
+}
+
 } // namespace
