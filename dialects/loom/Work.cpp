@@ -77,15 +77,20 @@ double SharedWork::getSeconds(double share, ArrayRef<double> bytes, ArrayRef<int
     double read = isTable && i == 0 ? std::min(bytes[i], bytes.back()) : bytes[i];
     (i < numOperands ? work.readBytes : work.writtenBytes) += part * read;
   }
-  double copied = columns.areCopied ? getColumnBytes(work.flops / 2, bytes) : 0;
-  if (columns.isPadded)
-    copied += static_cast<double>(columns.zeros) * bytes.front();
-  work.readBytes += copied;
-  work.writtenBytes += copied;
+  cluster::Work copies; // into columns, in kernels before the product, which reads those
+  if (columns.areCopied) {
+    double input = shares.front() * bytes.front(),
+           padded = static_cast<double>(columns.zeros) * bytes.front(),
+           copied = getColumnBytes(work.flops / 2, bytes);
+    work.readBytes += copied - input;
+    copies.readBytes = input + (columns.isPadded ? padded : 0);
+    copies.writtenBytes = copied + (columns.isPadded ? padded : 0);
+  }
   double slowest = 0;
   for (const cluster::DeviceKind &kind : machine.kinds) // includes one launch
     if (double seconds = cluster::getComputeSeconds(kind, work); seconds > 0)
-      slowest = std::max(slowest, seconds + (launches - 1) * kind.launchSeconds);
+      slowest = std::max(slowest, seconds + cluster::getComputeParts(kind, copies).memory +
+                                      (launches - 1) * kind.launchSeconds);
   return slowest;
 }
 
