@@ -74,20 +74,23 @@ def test_a_value_is_the_same_in_every_kernel(tools, tmp_path):
     assert (results["nothing"] == 0).all()
 
 
-@pytest.mark.parametrize("norm", ["reduce", "layer"])
+@pytest.mark.parametrize("norm", ["reduce", "layer", "pool", "pool of cubes"])
 def test_a_vector_of_zeros_has_the_gradient_zero(tools, tmp_path, norm):
     random = np.random.default_rng(3)
-    nodes = [("MatMul", ["x", "w"], ["h"])]
+    nodes, shape = [("MatMul", ["x", "w"], ["h"])], (4, 5)
     if norm == "reduce":  # as PyTorch exports F.normalize
         nodes += [("ReduceL2", ["h"], ["l"], {"axes": [-1], "keepdims": 1}), ("Clip", ["l", "least"], ["c"]), ("Div", ["h", "c"], ["y"])]
+    elif norm != "layer":
+        shape = (4, 1, 1)
+        nodes += [("Unsqueeze", ["h", "one"], ["u"]), ("LpPool", ["u"], ["y"], {"kernel_shape": [5], "p": 2 if norm == "pool" else 3})]
     else:
         nodes += [("LpNormalization", ["h"], ["y"], {"axis": -1, "p": 2})]
-    path = save(tmp_path / "m.onnx", nodes, {"x": (4, 3)}, {"y": (4, 5)},
-                {"w": random.standard_normal((3, 5)).astype(np.float32), "least": np.float32(1e-12)})  # fmt: skip
+    path = save(tmp_path / "m.onnx", nodes, {"x": (4, 3)}, {"y": shape},
+                {"w": random.standard_normal((3, 5)).astype(np.float32), "least": np.float32(1e-12), "one": np.array([1])})  # fmt: skip
     plan = gridloom.compile(path, tmp_path / "m.plan", train=True, loss="mse(y, t)", optimizer="sgd(lr=0.1)", tools=tools.folder)
     x = random.standard_normal((4, 3)).astype(np.float32)
     x[2] = 0
-    step = gridloom.Trainer(plan).step({"x": x, "t": random.standard_normal((4, 5)).astype(np.float32)})
+    step = gridloom.Trainer(plan).step({"x": x, "t": random.standard_normal(shape).astype(np.float32)})
     assert step["committed"] and np.isfinite(step["gradient_norm"]) and step["gradient_norm"] > 0
 
 
