@@ -139,9 +139,16 @@ public:
 
   /// States that begin as a parameter, such as its average, draw the same numbers.
   LogicalResult apply(const Trained &trained) {
-    for (const auto &[name, role] : trained)
+    SmallVector<ParameterName> names;
+    for (const auto &[name, role] : trained) {
       if (failed(resolve(name, role)))
         return failure();
+      auto type = cast<RankedTensorType>(module.lookupSymbol<loom::WeightOp>(name).getType());
+      names.push_back({name.getValue(), type.getRank()});
+    }
+    for (StringRef text : settings.inits.listUnmatched(names))
+      module.emitWarning("--init '")
+          << text << "' matches only weights that are not trained; they keep the model's values";
     for (auto function : module.getOps<func::FuncOp>())
       for (unsigned i = 0; i < function.getNumArguments(); ++i) {
         auto init = function.getArgAttrOfType<StringAttr>(i, loom::kInit);
