@@ -66,8 +66,12 @@ static void pullBackDot(loom::DotGeneralOp op, Term ct, Adjoints &to) {
 static Term pullBackExtremum(loom::ReduceOp op, Term x, Term y, Term ct) {
   ArrayRef<int64_t> shape = x.getShape(), dims = op.getDims();
   Term wins = x.compare(Direction::EQ, y.repeat(shape, dims));
-  Term count = wins.convert(ct.getType().getElementType()).sum(dims);
-  return (ct / count).repeat(shape, dims).where(wins);
+  // f16 holds no count above 65504.
+  Type element = ct.getType().getElementType();
+  Type wide =
+      element.getIntOrFloatBitWidth() < 32 ? Type(Float32Type::get(op.getContext())) : element;
+  Term count = wins.convert(wide).sum(dims);
+  return (ct.convert(wide) / count).convert(element).repeat(shape, dims).where(wins);
 }
 
 /// The product of all other elements, without dividing by zeros.

@@ -105,6 +105,18 @@ def test_a_sum_of_halves_is_not_rounded_in_between(tools, tmp_path):
     assert run(tools, path, {"x": x})["y"] == 64
 
 
+def test_equal_halves_share_the_derivative_of_their_maximum(tools, tmp_path):
+    """There are 90,000 of them, which f16 does not hold."""
+    x = np.zeros((300, 300), np.float16)
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph([helper.make_node("ReduceMax", ["x"], ["y"], keepdims=0)], "maximum",
+                              [value("x", TensorProto.FLOAT16, x.shape)], [value("y", TensorProto.FLOAT16, [])])  # fmt: skip
+    path = zoo.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    tools.compile(path, tmp_path / "m.plan", "--gradients-of", "y", "--with-respect-to", "x")
+    with gridloom.load(tmp_path / "m.plan", threads=1) as session:
+        np.testing.assert_allclose(session.run({"x": x})["x.grad"], np.full(x.shape, 1 / x.size), rtol=0.01)
+
+
 def test_a_product_of_scaled_operands(tools, tmp_path):
     """Each intermediate value is in the range of f32; factors moved to the end would not be."""
     a, b = (np.full((8, 8), value, np.float32) for value in (1e-10, 1))
