@@ -117,6 +117,29 @@ def test_equal_halves_share_the_derivative_of_their_maximum(tools, tmp_path):
         np.testing.assert_allclose(session.run({"x": x})["x.grad"], np.full(x.shape, 1 / x.size), rtol=0.01)
 
 
+def test_the_derivative_of_a_split_norm_of_halves(tools, tmp_path):
+    """The sum of squares, 1e7, is more than f16 holds."""
+    random = np.random.default_rng(4)
+    x, c = (random.standard_normal((4, 1024)) * size for size in (100, 1))
+    x, c = x.astype(np.float16), c.astype(np.float16)
+    value = helper.make_tensor_value_info
+    nodes = [helper.make_node("RMSNormalization", ["x", "s"], ["n"]), helper.make_node("Mul", ["n", "c"], ["y"])]
+    inputs = [value(name, TensorProto.FLOAT16, x.shape) for name in "xc"]
+    ones = numpy_helper.from_array(np.ones(1024, np.float16), "s")
+    graph = helper.make_graph(nodes, "norm", inputs, [value("y", TensorProto.FLOAT16, x.shape)], [ones])
+    path = zoo.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10), tmp_path / "m.onnx")
+    split = [word for name in "xc" for word in ("--shard", f"{name}=[{{}},{{m}}]")]
+    by = ["--gradients-of", "y", "--with-respect-to", "x", "--with-respect-to", "s"]
+    tools.compile(path, tmp_path / "m.plan", "--mesh", "m=2", *split, *by)
+    with gridloom.load(tmp_path / "m.plan", threads=1) as session:
+        results = session.run({"x": x, "c": c})
+    wide, ct = x.astype(np.float64), c.astype(np.float64)
+    r = 1 / np.sqrt((wide**2).mean(1, keepdims=True))
+    expected = {"x.grad": r * (ct - wide * r * (ct * wide * r).mean(1, keepdims=True)), "s.grad": (ct * wide * r).sum(0)}
+    for name, want in expected.items():
+        np.testing.assert_allclose(results[name], want, atol=2e-3 * np.abs(want).max(), rtol=2e-3, err_msg=name)
+
+
 def test_a_product_of_scaled_operands(tools, tmp_path):
     """Each intermediate value is in the range of f32; factors moved to the end would not be."""
     a, b = (np.full((8, 8), value, np.float32) for value in (1e-10, 1))
