@@ -56,6 +56,7 @@ private:
   std::string findWeight(StringRef name, loom::WeightOp &weight);
   std::string checkTypes();
   std::string checkValues(const onnx_import::Model &model);
+  void record();
   void replaceReads();
   EqualWeights getPair(bool transposed) {
     return {kept.getSymName().str(), other.getSymName().str(), transposed};
@@ -177,6 +178,26 @@ void Tier::replaceReads() {
   }
 }
 
+/// Adds the tie. What was tied to the second weight is tied to the first from here on.
+void Tier::record() {
+  Builder builder(module.getContext());
+  StringAttr from = other.getSymNameAttr(), to = kept.getSymNameAttr();
+  auto make = [&](StringAttr name, bool transposed) {
+    return builder.getDictionaryAttr(
+        {builder.getNamedAttr("name", name), builder.getNamedAttr("to", to),
+         builder.getNamedAttr("transposed", builder.getBoolAttr(transposed))});
+  };
+  for (Attribute &each : ties)
+    if (auto known = cast<DictionaryAttr>(each); known.getAs<StringAttr>("to") == from)
+      each = make(known.getAs<StringAttr>("name"),
+                  known.getAs<BoolAttr>("transposed").getValue() != isTransposed);
+  ties.push_back(make(from, isTransposed));
+  for (auto &each : gone)
+    if (each.second == from.getValue())
+      each.second = to.str();
+  gone[from] = to.str();
+}
+
 std::string Tier::tie(StringRef text, const onnx_import::Model &model) {
   if (std::string fault = split(text); !fault.empty())
     return fault;
@@ -184,13 +205,8 @@ std::string Tier::tie(StringRef text, const onnx_import::Model &model) {
     return fault;
   if (std::string fault = checkValues(model); !fault.empty())
     return fault;
-  Builder builder(module.getContext());
-  ties.push_back(builder.getDictionaryAttr(
-      {builder.getNamedAttr("name", other.getSymNameAttr()),
-       builder.getNamedAttr("to", kept.getSymNameAttr()),
-       builder.getNamedAttr("transposed", builder.getBoolAttr(isTransposed))}));
+  record();
   replaceReads();
-  gone[other.getSymName()] = kept.getSymName().str();
   other.erase();
   return "";
 }

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/OpTable.h"
+#include "compiler/onnx/Parts.h"
 #include "dialects/loom/Derivatives.h"
 
 using namespace mlir;
@@ -104,10 +105,10 @@ static LogicalResult importSoftsign(Node &node) {
       node.binary<loom::DivideOp>(x, node.binary<loom::AddOp>(node.unary<loom::AbsOp>(x), 1.0)));
 }
 
-/// max(0, min(1, alpha * x + beta)).
-static Value hardSigmoid(Node &node, Value x, double alpha, double beta) {
+Value onnx_import::hardSigmoid(Node &node, Value x, double alpha, double beta) {
   Value line = node.binary<loom::AddOp>(node.binary<loom::MultiplyOp>(x, alpha), beta);
-  return node.binary<loom::MaximumOp>(node.binary<loom::MinimumOp>(line, 1.0), 0.0);
+  Value low = node.markTies(node.binary<loom::MinimumOp>(line, 1.0), loom::kTiesToRhs);
+  return node.markTies(node.binary<loom::MaximumOp>(low, 0.0), loom::kTiesToRhs);
 }
 
 static LogicalResult importHardSigmoid(Node &node) {

@@ -22,6 +22,11 @@ mlir::Value convolution(Node &node);
 mlir::Value gemm(Node &node);
 /// AveragePool of x, [n, c, spatial...].
 mlir::Value averagePool(Node &node, mlir::Value x);
+/// max(0, min(1, alpha * x + beta)). The derivative at the bounds is 0.
+mlir::Value hardSigmoid(Node &node, mlir::Value x, double alpha, double beta);
+/// The root of order `p` of a sum of powers of absolute values. If it will be differentiated, the
+/// root of 0 is that of 1, minus 1, whose derivative is finite: zeros have the gradient 0.
+mlir::Value takeRoot(Node &node, mlir::Value sum, int64_t p = 2);
 /// The spatial dimensions of x, [n, c, spatial...]. Fails, with an error, if there are none.
 llvm::FailureOr<Dims> getSpatialDims(Node &node, mlir::Value x);
 /// [n, spatial..., c] as [n, c, spatial...] or, if not `toFront`, the other way round.

@@ -198,13 +198,6 @@ static Value raise(Node &node, Value x, int64_t p) {
   return p == 1 ? size : node.binary<loom::PowerOp>(size, static_cast<double>(p));
 }
 
-static Value takeRoot(Node &node, Value sum, int64_t p) {
-  if (p == 1)
-    return sum;
-  return p == 2 ? node.unary<loom::SqrtOp>(sum)
-                : node.binary<loom::PowerOp>(sum, 1.0 / static_cast<double>(p));
-}
-
 static std::optional<int64_t> readPower(Node &node) {
   int64_t p = node.intAttribute("p", 2);
   if (p > 0)

@@ -11,7 +11,9 @@
 #include "compiler/onnx/Recurrent.h"
 
 #include "compiler/onnx/OpTable.h"
+#include "compiler/onnx/Parts.h"
 #include "compiler/onnx/Quantization.h"
+#include "dialects/loom/Derivatives.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -109,7 +111,7 @@ Value activate(Node &node, const Activation &activation, Value x) {
   if (name == "tanh")
     return node.unary<loom::TanhOp>(x);
   if (name == "relu")
-    return node.binary<loom::MaximumOp>(x, 0.0);
+    return node.markTies(node.binary<loom::MaximumOp>(x, 0.0), loom::kTiesToRhs);
   if (name == "softsign")
     return node.binary<loom::DivideOp>(x, plus(node.unary<loom::AbsOp>(x), 1));
   if (name == "softplus")
@@ -123,8 +125,7 @@ Value activate(Node &node, const Activation &activation, Value x) {
   if (name == "scaledtanh")
     return times(node.unary<loom::TanhOp>(times(x, beta)), alpha);
   if (name == "hardsigmoid")
-    return node.binary<loom::MaximumOp>(
-        node.binary<loom::MinimumOp>(plus(times(x, alpha), beta), 1.0), 0.0);
+    return hardSigmoid(node, x, alpha, beta);
   // elu
   Value low = node.unary<loom::ExpOp>(node.binary<loom::MinimumOp>(x, 0.0));
   return leaky(node, x, times(plus(low, -1), alpha));

@@ -87,16 +87,19 @@ static Value toRootType(Node &node, Value x) {
   return isFloat ? node.widen(x) : node.convert(x, Float64Type::get(node.getContext()));
 }
 
-/// The root of a sum of squares. If it will be differentiated, the root of 0 is sqrt(1) - 1, whose
-/// derivative is finite: a vector of zeros has the gradient 0.
-static Value rootOfSquares(Node &node, Value sum) {
+Value onnx_import::takeRoot(Node &node, Value sum, int64_t p) {
+  if (p == 1 || !sum)
+    return sum;
+  auto root = [&](Value x) {
+    return p == 2 ? node.unary<loom::SqrtOp>(x)
+                  : node.binary<loom::PowerOp>(x, 1.0 / static_cast<double>(p));
+  };
   if (!node.isDifferentiated())
-    return node.unary<loom::SqrtOp>(sum);
+    return root(sum);
   Value zero = node.splatLike(sum, 0);
   Value guard =
       node.select(node.compare(loom::Direction::EQ, sum, zero), node.splatLike(sum, 1), zero);
-  Value root = node.unary<loom::SqrtOp>(node.binary<loom::AddOp>(sum, guard));
-  return node.binary<loom::SubtractOp>(root, guard);
+  return node.binary<loom::SubtractOp>(root(node.binary<loom::AddOp>(sum, guard)), guard);
 }
 
 static LogicalResult importReduceL2(Node &node) {
@@ -106,7 +109,7 @@ static LogicalResult importReduceL2(Node &node) {
   Value sum = sumSquares(node, *r);
   if (!sum)
     return failure();
-  Value root = rootOfSquares(node, toRootType(node, sum));
+  Value root = takeRoot(node, toRootType(node, sum));
   return node.setResult(node.convert(root, getTensorType(r->input).getElementType()));
 }
 

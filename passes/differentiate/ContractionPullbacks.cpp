@@ -62,12 +62,23 @@ static void pullBackDot(loom::DotGeneralOp op, Term ct, Adjoints &to) {
 // reduce
 //===----------------------------------------------------------------------===//
 
+/// 16-bit floats as f32.
+static Term widen(Term x) {
+  Type element = x.getType().getElementType();
+  return element.getIntOrFloatBitWidth() < 32 ? x.convert(Float32Type::get(element.getContext()))
+                                              : x;
+}
+
+/// x with the element type of `like`.
+static Term narrow(Term x, Value like) { return x.convert(typeOf(like).getElementType()); }
+
 /// All elements equal to the extremum get an equal part.
 static Term pullBackExtremum(loom::ReduceOp op, Term x, Term y, Term ct) {
   ArrayRef<int64_t> shape = x.getShape(), dims = op.getDims();
   Term wins = x.compare(Direction::EQ, y.repeat(shape, dims));
-  Term count = wins.convert(ct.getType().getElementType()).sum(dims);
-  return (ct / count).repeat(shape, dims).where(wins);
+  // f16 holds no count above 65504.
+  Term wide = widen(ct), count = wins.convert(wide.getType().getElementType()).sum(dims);
+  return narrow(wide / count, ct).repeat(shape, dims).where(wins);
 }
 
 /// The product of all other elements, without dividing by zeros.
@@ -120,28 +131,30 @@ static Term repeatMean(Term x) {
 
 /// For y = x^ * scale + bias, where x^ = (x - mean) * r and r = rsqrt(mean of squares + epsilon);
 /// an rms_norm subtracts no mean. x' = r * (g - mean of g - x^ * mean of g * x^), where g is the
-/// cotangent of x^.
+/// cotangent of x^. Sums of squares of 16-bit floats are f32, as those of the operation.
 template <typename Op> static void pullBackNorm(Op op, Term ct, Adjoints &to) {
   constexpr bool isCentred = std::is_same_v<Op, loom::LayerNormOp>;
-  Term x = to.term(op.getInput()), scale = to.term(op.getScale());
+  Value input = op.getInput(), factor = op.getScale();
+  Term x = widen(to.term(input)), scale = widen(to.term(factor));
+  ct = widen(ct);
   int64_t last = x.getRank() - 1;
   SmallVector<int64_t> rows = llvm::to_vector(llvm::seq<int64_t>(0, last));
   std::optional<Term> inverse, normal;
-  if (to.wants(x) || to.wants(scale)) {
+  if (to.wants(input) || to.wants(factor)) {
     Term centred = isCentred ? x - repeatMean(x) : x;
     double epsilon = op.getEpsilon().convertToDouble();
     inverse = (repeatMean(centred * centred) + epsilon).template apply<loom::RsqrtOp>();
     normal = centred * *inverse;
   }
-  to.add(x, [&] {
+  to.add(input, [&] {
     Term g = ct * scale.broadcast(x.getShape(), {last});
     Term along = g - *normal * repeatMean(g * *normal);
-    return *inverse * (isCentred ? along - repeatMean(g) : along);
+    return narrow(*inverse * (isCentred ? along - repeatMean(g) : along), input);
   });
-  to.add(scale, [&] { return (ct * *normal).sum(rows); });
+  to.add(factor, [&] { return narrow((ct * *normal).sum(rows), factor); });
   if constexpr (isCentred)
     if (Value bias = op.getBias())
-      to.add(bias, [&] { return ct.sum(rows); });
+      to.add(bias, [&] { return narrow(ct.sum(rows), bias); });
 }
 
 //===----------------------------------------------------------------------===//

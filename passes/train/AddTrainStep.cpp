@@ -139,9 +139,16 @@ public:
 
   /// States that begin as a parameter, such as its average, draw the same numbers.
   LogicalResult apply(const Trained &trained) {
-    for (const auto &[name, role] : trained)
+    SmallVector<ParameterName> names;
+    for (const auto &[name, role] : trained) {
       if (failed(resolve(name, role)))
         return failure();
+      auto type = cast<RankedTensorType>(module.lookupSymbol<loom::WeightOp>(name).getType());
+      names.push_back({name.getValue(), type.getRank()});
+    }
+    for (StringRef text : settings.inits.listUnmatched(names))
+      module.emitWarning("--init '")
+          << text << "' matches only weights that are not trained; they keep the model's values";
     for (auto function : module.getOps<func::FuncOp>())
       for (unsigned i = 0; i < function.getNumArguments(); ++i) {
         auto init = function.getArgAttrOfType<StringAttr>(i, loom::kInit);
@@ -244,13 +251,14 @@ void AddTrainStepPass::describeWeights(const TrainSettings &settings, const Trai
   Builder builder(&getContext());
   int64_t parameters = 0, elements = 0;
   SmallVector<StringRef> unreached;
-  llvm::DenseSet<StringAttr> open; // read, and neither frozen nor statistics
+  // Read, and nowhere frozen or a statistic: only the training step marks statistics.
+  llvm::DenseSet<StringAttr> open, closed;
   getOperation().walk([&](loom::GetWeightOp read) {
     if (read.use_empty())
       return;
     Fate fate = decideFate(read, settings.rules, {});
-    if (fate == Fate::Trained || fate == Fate::Narrow)
-      open.insert(read.getNameAttr().getAttr());
+    bool isOpen = fate == Fate::Trained || fate == Fate::Narrow;
+    (isOpen ? open : closed).insert(read.getNameAttr().getAttr());
   });
   for (auto weight : getOperation().getOps<loom::WeightOp>()) {
     auto type = cast<RankedTensorType>(weight.getType());
@@ -259,7 +267,8 @@ void AddTrainStepPass::describeWeights(const TrainSettings &settings, const Trai
       ++parameters;
       elements += type.getNumElements();
     } else if (found == trained.end() && isa<FloatType>(type.getElementType()) &&
-               type.getRank() > 0 && open.contains(weight.getSymNameAttr())) {
+               type.getRank() > 0 && open.contains(weight.getSymNameAttr()) &&
+               !closed.contains(weight.getSymNameAttr())) {
       unreached.push_back(weight.getSymName());
     }
   }

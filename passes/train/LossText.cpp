@@ -4,8 +4,11 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/train/Losses.h"
+#include "passes/train/OptimizerRules.h"
 
 #include "support/CallText.h"
+
+#include <cmath>
 
 using namespace gridloom;
 using namespace gridloom::train;
@@ -118,6 +121,8 @@ static void readSetting(Reader &reader, LossSpec &loss, const std::string &key,
     loss.factor = reader.readNumber(key, word);
     if (loss.factor == 0)
       reader.fail("has weight=" + word + ", which leaves nothing of it");
+    if (double size = std::abs(loss.factor); size < kMinPositive || size > kMaxLimit)
+      reader.fail("has weight=" + word + ", whose size is not from 1e-37 to 1e30");
   } else if (key == "reduction" && loss.kind != Kind::Output) {
     loss.isMean = word == "mean";
     if (word != "mean" && word != "sum")

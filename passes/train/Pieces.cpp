@@ -59,6 +59,17 @@ public:
     }
   }
 
+  /// Whether the operation sums over the rows.
+  bool isSum(loom::ReduceOp op) const {
+    int64_t stride = lookup(op.getInput());
+    if (!stride || op.getKind() != dist::ReductionKind::Sum)
+      return false;
+    dist::ShardingRule rule =
+        cast<dist::ShardingRuleInterface>(op.getOperation()).getShardingRule();
+    std::optional<Place> place = findPlace(rule, 0, stride);
+    return place && rule.kinds[place->first] == dist::FactorKind::Reduction;
+  }
+
 private:
   /// A factor of a rule, and the stride of the rows in it.
   using Place = std::pair<int64_t, int64_t>;
@@ -113,6 +124,40 @@ private:
 };
 
 } // namespace
+
+Operation *Pieces::findSum(ArrayRef<Value> values, Operation *last) {
+  SmallVector<BlockArgument> arguments;
+  for (BlockArgument argument : function.getArguments())
+    if (isCut(argument))
+      arguments.push_back(argument);
+  if (count == 1 || arguments.empty() || !last)
+    return nullptr;
+  int64_t size = cast<RankedTensorType>(arguments.front().getType()).getDimSize(0);
+  if (size < 2) // a dimension of one element may be any
+    return nullptr;
+  RowStrides strides(size);
+  for (BlockArgument argument : arguments)
+    strides.set(argument,
+                loom::countElements(cast<RankedTensorType>(argument.getType()).getShape()) / size);
+  SmallVector<Operation *> ops;
+  for (Operation *op = last; op; op = op->getPrevNode())
+    ops.push_back(op);
+  std::reverse(ops.begin(), ops.end());
+  strides.find(ops);
+  llvm::DenseSet<Value> used(values.begin(), values.end());
+  Operation *first = nullptr;
+  bool isReached = false;
+  for (Operation &op : llvm::reverse(function.front().without_terminator())) {
+    isReached |= &op == last;
+    if (llvm::none_of(op.getResults(), [&](Value each) { return used.contains(each); }))
+      continue;
+    used.insert(op.operand_begin(), op.operand_end());
+    auto reduce = dyn_cast<loom::ReduceOp>(op);
+    if (reduce && isReached && loom::isFloatTensor(reduce.getOutput()) && strides.isSum(reduce))
+      first = &op;
+  }
+  return first;
+}
 
 /// Gives random numbers their indices in the whole batch: row r of the part is row r * count +
 /// index there. `stride` is that of rows in the numbers.

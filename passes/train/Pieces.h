@@ -27,6 +27,9 @@ public:
   int64_t getCount() const { return count; }
   /// Whether an argument has the rows of a part.
   bool isCut(mlir::BlockArgument argument);
+  /// The first operation up to `last` that sums floats over the rows and that `values` depend on;
+  /// null if there is none, or one part. To be called before `widen`.
+  mlir::Operation *findSum(llvm::ArrayRef<mlir::Value> values, mlir::Operation *last);
   /// Makes the arguments whole. The function's operations are part 0 from then on.
   void widen();
   /// Copies the operations of part 0 before the function's terminator as part `index`, from 1.

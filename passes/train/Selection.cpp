@@ -16,8 +16,11 @@ SmallVector<loom::GetWeightOp> train::findReads(func::FuncOp function, ArrayRef<
   llvm::DenseSet<Value> used(values.begin(), values.end());
   SmallVector<loom::GetWeightOp> found;
   for (Operation &op : llvm::reverse(function.front().without_terminator())) {
-    if (llvm::none_of(op.getResults(), [&](Value each) { return used.contains(each); }) ||
-        !carriesDerivative(&op))
+    // Integers and comparisons carry no derivative.
+    bool isUsed = llvm::any_of(op.getResults(), [&](Value each) {
+      return used.contains(each) && loom::isFloatTensor(each);
+    });
+    if (!isUsed || !carriesDerivative(&op))
       continue;
     if (auto weight = dyn_cast<loom::GetWeightOp>(op)) {
       if (loom::isFloatTensor(weight))

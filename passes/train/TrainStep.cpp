@@ -348,9 +348,13 @@ LogicalResult StepBuilder::checkNames() {
 LogicalResult StepBuilder::run() {
   findStatistics();
   Pieces pieces(function);
+  Operation *last = function.front().getTerminator()->getPrevNode(); // of the model
   auto objective = buildObjective(function, builder, settings.losses, settings.metrics);
   if (failed(objective) || failed(findParameters(*objective)) || failed(checkPieces(pieces)))
     return failure();
+  if (Operation *sum = pieces.findSum(objective->getSums(), last))
+    sum->emitWarning("sums over the batch, of which --microbatches ")
+        << pieces.getCount() << " gives it a part at a time: a step is not that of the whole batch";
   parameters = makeStates(function, weights);
   pieces.widen();
   beginLossScale(*objective, pieces.getCount());

@@ -74,20 +74,23 @@ def test_a_value_is_the_same_in_every_kernel(tools, tmp_path):
     assert (results["nothing"] == 0).all()
 
 
-@pytest.mark.parametrize("norm", ["reduce", "layer"])
+@pytest.mark.parametrize("norm", ["reduce", "layer", "pool", "pool of cubes"])
 def test_a_vector_of_zeros_has_the_gradient_zero(tools, tmp_path, norm):
     random = np.random.default_rng(3)
-    nodes = [("MatMul", ["x", "w"], ["h"])]
+    nodes, shape = [("MatMul", ["x", "w"], ["h"])], (4, 5)
     if norm == "reduce":  # as PyTorch exports F.normalize
         nodes += [("ReduceL2", ["h"], ["l"], {"axes": [-1], "keepdims": 1}), ("Clip", ["l", "least"], ["c"]), ("Div", ["h", "c"], ["y"])]
+    elif norm != "layer":
+        shape = (4, 1, 1)
+        nodes += [("Unsqueeze", ["h", "one"], ["u"]), ("LpPool", ["u"], ["y"], {"kernel_shape": [5], "p": 2 if norm == "pool" else 3})]
     else:
         nodes += [("LpNormalization", ["h"], ["y"], {"axis": -1, "p": 2})]
-    path = save(tmp_path / "m.onnx", nodes, {"x": (4, 3)}, {"y": (4, 5)},
-                {"w": random.standard_normal((3, 5)).astype(np.float32), "least": np.float32(1e-12)})  # fmt: skip
+    path = save(tmp_path / "m.onnx", nodes, {"x": (4, 3)}, {"y": shape},
+                {"w": random.standard_normal((3, 5)).astype(np.float32), "least": np.float32(1e-12), "one": np.array([1])})  # fmt: skip
     plan = gridloom.compile(path, tmp_path / "m.plan", train=True, loss="mse(y, t)", optimizer="sgd(lr=0.1)", tools=tools.folder)
     x = random.standard_normal((4, 3)).astype(np.float32)
     x[2] = 0
-    step = gridloom.Trainer(plan).step({"x": x, "t": random.standard_normal((4, 5)).astype(np.float32)})
+    step = gridloom.Trainer(plan).step({"x": x, "t": random.standard_normal(shape).astype(np.float32)})
     assert step["committed"] and np.isfinite(step["gradient_norm"]) and step["gradient_norm"] > 0
 
 
@@ -100,6 +103,41 @@ def test_a_sum_of_halves_is_not_rounded_in_between(tools, tmp_path):
                               [helper.make_tensor_value_info("x", TensorProto.FLOAT16, x.shape)], [y])  # fmt: skip
     path = zoo.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
     assert run(tools, path, {"x": x})["y"] == 64
+
+
+def test_equal_halves_share_the_derivative_of_their_maximum(tools, tmp_path):
+    """There are 90,000 of them, which f16 does not hold."""
+    x = np.zeros((300, 300), np.float16)
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph([helper.make_node("ReduceMax", ["x"], ["y"], keepdims=0)], "maximum",
+                              [value("x", TensorProto.FLOAT16, x.shape)], [value("y", TensorProto.FLOAT16, [])])  # fmt: skip
+    path = zoo.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    tools.compile(path, tmp_path / "m.plan", "--gradients-of", "y", "--with-respect-to", "x")
+    with gridloom.load(tmp_path / "m.plan", threads=1) as session:
+        np.testing.assert_allclose(session.run({"x": x})["x.grad"], np.full(x.shape, 1 / x.size), rtol=0.01)
+
+
+def test_the_derivative_of_a_split_norm_of_halves(tools, tmp_path):
+    """The sum of squares, 1e7, is more than f16 holds."""
+    random = np.random.default_rng(4)
+    x, c = (random.standard_normal((4, 1024)) * size for size in (100, 1))
+    x, c = x.astype(np.float16), c.astype(np.float16)
+    value = helper.make_tensor_value_info
+    nodes = [helper.make_node("RMSNormalization", ["x", "s"], ["n"]), helper.make_node("Mul", ["n", "c"], ["y"])]
+    inputs = [value(name, TensorProto.FLOAT16, x.shape) for name in "xc"]
+    ones = numpy_helper.from_array(np.ones(1024, np.float16), "s")
+    graph = helper.make_graph(nodes, "norm", inputs, [value("y", TensorProto.FLOAT16, x.shape)], [ones])
+    path = zoo.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10), tmp_path / "m.onnx")
+    split = [word for name in "xc" for word in ("--shard", f"{name}=[{{}},{{m}}]")]
+    by = ["--gradients-of", "y", "--with-respect-to", "x", "--with-respect-to", "s"]
+    tools.compile(path, tmp_path / "m.plan", "--mesh", "m=2", *split, *by)
+    with gridloom.load(tmp_path / "m.plan", threads=1) as session:
+        results = session.run({"x": x, "c": c})
+    wide, ct = x.astype(np.float64), c.astype(np.float64)
+    r = 1 / np.sqrt((wide**2).mean(1, keepdims=True))
+    expected = {"x.grad": r * (ct - wide * r * (ct * wide * r).mean(1, keepdims=True)), "s.grad": (ct * wide * r).sum(0)}
+    for name, want in expected.items():
+        np.testing.assert_allclose(results[name], want, atol=2e-3 * np.abs(want).max(), rtol=2e-3, err_msg=name)
 
 
 def test_a_product_of_scaled_operands(tools, tmp_path):

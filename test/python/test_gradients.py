@@ -100,22 +100,31 @@ def test_inputs_have_gradients_where_they_are_named(tools, tmp_path):
 
 
 def test_corners_have_the_slopes_of_activation_functions(tools, tmp_path):
-    """At the corners: Relu 0, Clip 1 at both bounds, Elu alpha, and Softplus a half."""
+    """At the corners: Relu 0, also in an RNN, Clip 1 at both bounds, HardSigmoid 0, Elu alpha, and Softplus a half."""
     x = np.array([-1, 0, 1], np.float32)
     nodes = [
         helper.make_node("Relu", ["x"], ["relu"]),
         helper.make_node("Clip", ["x", "low", "high"], ["clip"]),
         helper.make_node("Elu", ["x"], ["elu"], alpha=2.0),
         helper.make_node("Softplus", ["x"], ["softplus"]),
+        helper.make_node("HardSigmoid", ["x"], ["hard_sigmoid"], alpha=0.5, beta=0.5),
+        helper.make_node("Reshape", ["x", "sequence"], ["steps"]),
+        helper.make_node("RNN", ["steps", "w", "r"], ["states"], hidden_size=1, activations=["Relu"]),
+        helper.make_node("Reshape", ["states", "flat"], ["rnn"]),
     ]
+    constants = {
+        "low": np.float32(0), "high": np.float32(1), "w": np.ones((1, 1, 1), np.float32), "r": np.zeros((1, 1, 1), np.float32),
+        "sequence": np.array([1, 3, 1]), "flat": np.array([3]),
+    }  # fmt: skip
     expected = {"relu": [0, 0, 1], "clip": [0, 1, 1], "elu": [2 * np.exp(-1), 2, 1]}
+    expected |= {"hard_sigmoid": [0, 0.5, 0], "rnn": [0, 0, 1]}
     expected["softplus"] = 1 / (1 + np.exp(-x.astype(np.float64)))
     graph = helper.make_graph(
         nodes,
         "corners",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3])],
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in expected],
-        [numpy_helper.from_array(np.float32(0), "low"), numpy_helper.from_array(np.float32(1), "high")],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
     for name, value in expected.items():

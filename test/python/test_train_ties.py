@@ -101,6 +101,24 @@ def test_checkpoints_have_both(tools, tmp_path, form):
     tools.call(*run, "--steps", 5, "--resume")
 
 
+def test_ties_of_a_tied_weight_follow_it(tools, tmp_path):
+    """third = table, and table = head transposed: an exported model has the trained values in all three."""
+    model = onnx.load(save(tmp_path / "m.onnx", "transposed", third=TABLE))
+    model.graph.node.insert(1, helper.make_node("Gather", ["third", "ids"], ["t"], name="look"))
+    model.graph.node.insert(2, helper.make_node("Add", ["e", "t"], ["u"], name="join"))
+    model.graph.node[3].input[0] = "u"
+    onnx.save(model, tmp_path / "m.onnx")
+    tie = {"table": "third", "head": "transpose(table)"}
+    plan = compile_tied(tools, tmp_path / "m.onnx", tmp_path / "m.plan", "transposed", tie=tie)
+    np.savez(tmp_path / "data.npz", ids=np.arange(BATCH) % VOCABULARY, labels=np.arange(BATCH) % 3)
+    tools.call("train", plan.path, "--data", tmp_path / "data.npz", "--checkpoint-dir", tmp_path / "run", "--steps", 2)
+    tools.call("checkpoint", "export", tmp_path / "run", "--model", tmp_path / "m.onnx", "-o", tmp_path / "trained.onnx")
+    weights = {each.name: numpy_helper.to_array(each) for each in onnx.load(tmp_path / "trained.onnx").graph.initializer}
+    assert np.abs(weights["head"].T - TABLE).max() > 1e-3
+    for name in "table", "third":
+        np.testing.assert_array_equal(weights[name], weights["head"].T, err_msg=name)
+
+
 def test_the_doctor_names_the_option(tools, tmp_path):
     path = save(tmp_path / "m.onnx", "transposed")
     text = tools.call("doctor", path, "--train").stdout

@@ -101,6 +101,8 @@ TEST(LossText, IsRefusedWhereItIsNoLoss) {
        "which is not a whole number of 64 bits"},
       {"cross_entropy(a, b, axis=last)", "has axis=last, which is not a whole number"},
       {"mse(a, b, weight=0)", "has weight=0, which leaves nothing of it"},
+      {"mse(a, b, weight=1e-60)", "has weight=1e-60, whose size is not from 1e-37 to 1e30"},
+      {"mse(a, b, weight=-1e60)", "has weight=-1e60, whose size is not from 1e-37 to 1e30"},
       {"mse(a, b, weight=nan)", "has weight=nan, which is not a number"},
       {"mse(a, b, weight=inf)", "has weight=inf, which is not a number"},
       {"mse(a, b, weight=1, weight=2)", "has weight twice"},

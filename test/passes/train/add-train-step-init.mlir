@@ -1,6 +1,7 @@
 // RUN: gridloom-opt %s --loom-add-train-step="losses='mse(y, target)' optimizer='sgd(lr=0.1, momentum=0.9)' inits='w: kaiming_normal' seed=7" --canonicalize | FileCheck %s
 // RUN: not gridloom-opt %s --loom-add-train-step="losses='mse(y, target)' optimizer='sgd(lr=0.1)' inits='*: xavier_normal'" 2>&1 | FileCheck %s --check-prefix=FANS
 // RUN: not gridloom-opt %s --loom-add-train-step="losses='mse(y, target)' optimizer='sgd(lr=0.1)' inits='v: ones'" 2>&1 | FileCheck %s --check-prefix=NAME
+// RUN: gridloom-opt %s --loom-add-train-step="losses='mse(y, target)' optimizer='sgd(lr=0.1)' parameters='b: frozen' inits={b: zeros,*: ones,z: ones}" -o /dev/null 2>&1 | FileCheck %s --check-prefix=FROZEN
 
 // A deviation of sqrt(2 / 8), for the eight rows that the product sums over; momentum starts at zero. Weights that the text
 // does not match start with the model's values.
@@ -16,6 +17,9 @@
 
 // FANS: error: --init '*: xavier_normal': weight 'b' of 'tensor<2xf32>' has fewer than two dimensions, and no fans
 // NAME: error: --init 'v: ones': no weight of the model has such a name
+// FROZEN: warning: --init 'b: zeros' matches only weights that are not trained; they keep the model's values
+// FROZEN-NOT: '*: ones'
+// FROZEN: warning: --init 'z: ones' matches only weights that are not trained; they keep the model's values
 
 loom.weight @w : tensor<8x2xf32> from <"", offset = 0, bytes = 64>
 loom.weight @b : tensor<2xf32> from <"", offset = 64, bytes = 8>

@@ -65,3 +65,33 @@ func.func @main(%x: tensor<2x4xf32> {loom.name = "x", loom.dim_names = ["batch",
   %next = loom.add %scale, %sum : tensor<4xf32>
   return %y, %next : tensor<2x4xf32>, tensor<4xf32>
 }
+
+// -----
+
+loom.weight @w : tensor<4x4xf32> from <"", offset = 0, bytes = 64>
+loom.weight @still : tensor<4xf32> from <"", offset = 64, bytes = 16>
+
+// A part of a batch has other sums than the batch. A row's own sum is fine, and so is one that only metrics read.
+func.func @train_step(%x: tensor<2x4xf32> {loom.name = "x", loom.dim_names = ["batch", ""]}) -> (
+    tensor<2x4xf32> {loom.name = "y", loom.dim_names = ["batch", ""]},
+    tensor<4xf32> {loom.name = "z", loom.dim_names = [""]})
+    attributes {loom.batch = {name = "batch", parts = 3 : i64}, loom.entry = "train_step", loom.dims = {batch = 6 : i64}} {
+  %w = loom.get_weight @w : tensor<4x4xf32>
+  %r = loom.reduce sum %x dims = [1] : (tensor<2x4xf32>) -> tensor<2xf32>
+  // expected-warning @+1 {{sums over the batch, of which --microbatches 3 gives it a part at a time}}
+  %s = loom.reduce sum %x dims = [0] : (tensor<2x4xf32>) -> tensor<4xf32>
+  %rs = loom.broadcast %r dims = [0] : (tensor<2xf32>) -> tensor<2x4xf32>
+  %ss = loom.broadcast %s dims = [1] : (tensor<4xf32>) -> tensor<2x4xf32>
+  %a = loom.subtract %x, %rs : tensor<2x4xf32>
+  %c = loom.subtract %a, %ss : tensor<2x4xf32>
+  %y = loom.dot_general %c, %w batch = [] x [] contract = [1] x [0] : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+  %z = loom.reduce sum %y dims = [0] : (tensor<2x4xf32>) -> tensor<4xf32>
+  return %y, %z : tensor<2x4xf32>, tensor<4xf32>
+}
+func.func @main(%x: tensor<6x4xf32> {loom.name = "x", loom.dim_names = ["batch", ""]}) -> (
+    tensor<6x4xf32> {loom.name = "y", loom.dim_names = ["batch", ""]})
+    attributes {loom.entry = "main", loom.dims = {batch = 6 : i64}} {
+  %w = loom.get_weight @w : tensor<4x4xf32>
+  %y = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<6x4xf32>, tensor<4x4xf32>) -> tensor<6x4xf32>
+  return %y : tensor<6x4xf32>
+}
