@@ -156,6 +156,24 @@ def test_a_cut_cable_is_noticed(tools, job, tmp_path, namespaces):
     assert re.search(r"rank \d+ died; gone: its connection", text), text
 
 
+def test_a_cable_that_is_cut_for_seconds_ends_nothing(tools, job, tmp_path, namespaces):
+    plan, x, _ = job
+    command = [tools.path("gridloom"), "run", plan, "--input", f"x={x}", "--repeat", 1000000, "--timeout", 60]
+    ranks = start_ranks(
+        command, "10.83.0.1", 29513, prefix=lambda machine: ["ip", "netns", "exec", namespaces[machine]]
+    )
+    try:
+        wait_until_running(tmp_path)
+        for state, seconds in [("down", 3), ("up", 2)]:
+            subprocess.run(["ip", "-n", namespaces[1], "link", "set", "cable", state], check=True)
+            time.sleep(seconds)
+        assert [rank.poll() for rank in ranks] == [None] * 4
+    finally:
+        for rank in ranks:
+            rank.kill()
+        finish(ranks)
+
+
 def wait_until_running(tmp_path, timeout=60):
     """Waits until a communicator has run some operations."""
     end = time.monotonic() + timeout

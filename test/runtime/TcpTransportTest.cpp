@@ -22,6 +22,7 @@
 #include <sstream>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <utility>
 
 using namespace gridloom::rt;
 using namespace gridloom::rt::test;
@@ -232,6 +233,41 @@ TEST(TcpTransportTest, StrangersAreTurnedAway) {
                     }
                     over.await();
                     share(transport, getAll(transport), 40);
+                  },
+                  options, port),
+              Each(Outcome{}));
+}
+
+TEST(TcpTransportTest, SilentStrangersAreDropped) {
+  int port = findPort();
+  SharedFlag over;
+  JobOptions options;
+  options.transport.silence = 300ms;
+  options.beside = [&](const std::vector<pid_t> &) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(uint16_t(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    timeval patience{15, 0};
+    int fd = -1;
+    for (int i = 0; i < 1000 && fd < 0; ++i) { // until rank 0 listens
+      fd = socket(AF_INET, SOCK_STREAM, 0);
+      setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+      if (connect(fd, reinterpret_cast<sockaddr *>(&address), sizeof address) != 0) {
+        close(std::exchange(fd, -1));
+        usleep(10000);
+      }
+    }
+    char answer = 0;
+    EXPECT_EQ(recv(fd, &answer, 1, 0), 0); // closed
+    close(fd);
+    over.raise();
+  };
+  EXPECT_THAT(runJob(
+                  2,
+                  [&](Transport &transport) {
+                    over.await();
+                    share(transport, getAll(transport), 0);
                   },
                   options, port),
               Each(Outcome{}));

@@ -38,12 +38,12 @@ void setOption(int fd, int level, int option, int value) {
 
 } // namespace
 
-TcpConnection::TcpConnection(int fd, std::chrono::milliseconds liveness) : fd(fd) {
-  int limit = int(std::max<int64_t>(liveness.count(), 100));
+TcpConnection::TcpConnection(int fd, const TransportOptions &options) : fd(fd) {
+  int limit = int(std::max<int64_t>(options.liveness.count(), 100));
   setOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   // The connection ends if the peer's machine does not acknowledge pings for this time. A stopped
   // process is not gone: its machine answers.
-  setOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, limit);
+  setOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, int(options.silence.count()));
   timeval patience{limit / 1000, long(limit % 1000) * 1000};
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 }

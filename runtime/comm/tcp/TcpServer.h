@@ -31,7 +31,7 @@ private:
     std::unique_ptr<TcpConnection> connection;
     int rank = -1; // -1: no hello yet
     bool isGone = false;
-    std::chrono::steady_clock::time_point heard = std::chrono::steady_clock::now();
+    std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now(), heard = begin;
   };
   struct Stored {
     std::string text;
@@ -44,7 +44,8 @@ private:
   };
 
   void run();
-  void accept();
+  bool accept();
+  void dropStrangers();
   void greet(Peer &peer, const TcpMessage &hello);
   void handle(Peer &peer, const TcpMessage &message);
   void answer(Stored &stored, const Waiting &waiting);

@@ -32,7 +32,7 @@ namespace {
 class Client {
 public:
   Client(int fd, int rank, const TransportOptions &options)
-      : connection(fd, options.liveness), rank(rank), options(options) {}
+      : connection(fd, options), rank(rank), options(options) {}
   ~Client();
 
   /// Sends Hello and waits for the answer.
