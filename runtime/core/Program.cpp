@@ -259,10 +259,11 @@ void Program::run(const ProgramMemory &memory, std::vector<TraceEvent> &trace) {
     throw Error(ErrorCode::Internal, "memory has moved since the graphs were captured");
   try {
     // Streams may write these after this call has thrown, until they are drained.
-    if (mode == Mode::Replay)
+    bool isTimed = mode == Mode::Replay && !streams.empty();
+    if (isTimed)
       getOrigin().recordTime(&span.begin);
     runBody(program.body(), 0);
-    if (mode == Mode::Replay)
+    if (isTimed)
       getOrigin().recordTime(&span.end);
     synchronize();
   } catch (const Error &error) {
@@ -273,9 +274,8 @@ void Program::run(const ProgramMemory &memory, std::vector<TraceEvent> &trace) {
   for (const Timed &timed : timeline) {
     span.begin = span.begin ? std::min(span.begin, timed.begin) : timed.begin;
     span.end = std::max(span.end, timed.end);
-  }
-  for (const Timed &timed : timeline)
     addTraceEvent(timed, trace);
+  }
 }
 
 void Program::addTraceEvent(const Timed &timed, std::vector<TraceEvent> &trace) const {
