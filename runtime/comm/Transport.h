@@ -84,6 +84,10 @@ public:
                         DataType type, bool receiveFirst, OpContext op);
   virtual void barrier(Stream &stream, OpContext op) = 0;
 
+  /// Takes the memory of a reduction of which each member gives and gets so many elements. Called
+  /// before calls begin: the driver may block allocations while peers communicate.
+  virtual void reserveReduction(size_t given, size_t gotten, DataType type, Reduction reduction) {}
+
   /// Announces that operands will lie in `memory`, which Transport::allocate made; it outlives the
   /// communicator. Collective: each member gives as many bytes.
   virtual void registerMemory(const Memory &memory) {}

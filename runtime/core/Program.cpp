@@ -175,6 +175,10 @@ void Program::prepareGroup(const schema::Step &step) {
   std::vector<std::string> axes(group.axes().begin(), group.axes().end());
   if (context.communicators)
     prepared.members = context.communicators->getGroup(axes);
+  for (int i = 0; prepared.members && group.reduction() && i < group.inputs_size(); ++i)
+    prepared.members->reserveReduction(getElements(group.inputs(i)), getElements(group.outputs(i)),
+                                       DataType(program.buffers(int(group.inputs(i))).type()),
+                                       toReduction(group.reduction()));
   if (!prepared.members || group.kind() == schema::Group::ALL_REDUCE)
     return;
   std::vector<int> byPlace = context.plan.getMesh().getGroup(context.rank, axes), byRank = byPlace;
@@ -705,21 +709,6 @@ void Program::submitGroup(const schema::Step &step, Stream &stream, int64_t iter
   for (int i = 0; i < group.inputs_size(); ++i)
     submitCollective(step, stream, getPointer(group.inputs(i), iteration),
                      getPointer(group.outputs(i), iteration), group.inputs(i), op);
-}
-
-static Reduction toReduction(schema::Group::Reduction reduction) {
-  switch (reduction) {
-  case schema::Group::SUM:
-    return Reduction::Sum;
-  case schema::Group::MAX:
-    return Reduction::Max;
-  case schema::Group::MIN:
-    return Reduction::Min;
-  case schema::Group::PROD:
-    return Reduction::Prod;
-  default:
-    throw Error(ErrorCode::InvalidPlan, "a group reduces by " + std::to_string(int(reduction)));
-  }
 }
 
 void Program::submitCollective(const schema::Step &step, Stream &stream, const void *in, void *out,
