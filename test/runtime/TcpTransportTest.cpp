@@ -308,6 +308,7 @@ TEST(TcpTransportTest, WrongMastersAreOneLine) {
   };
   EXPECT_THAT(messageOf(""), HasSubstr("need MASTER_ADDR and MASTER_PORT"));
   EXPECT_THAT(messageOf("192.0.2.1:29500"), HasSubstr("MASTER_ADDR must be of rank 0's machine"));
+  EXPECT_THAT(messageOf("[192.0.2.1]:29500"), HasSubstr("must be of rank 0's machine"));
   int port = findPort();
   int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};

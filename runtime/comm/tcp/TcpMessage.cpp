@@ -114,6 +114,8 @@ std::shared_ptr<addrinfo> gridloom::rt::resolve(const std::string &master,
         ErrorCode::InvalidArgument,
         "ranks on several machines need MASTER_ADDR and MASTER_PORT, an address of rank 0's "
         "machine and a free port of it; set both on all machines");
+  if (host.front() == '[' && host.back() == ']') // an IPv6 address, as URLs have it
+    host = host.substr(1, host.size() - 2);
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
