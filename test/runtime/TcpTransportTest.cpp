@@ -381,6 +381,17 @@ TEST(TcpTransportTest, ConnectingMeetsTheDeadline) {
     close(fd);
 }
 
+TEST(TcpTransportTest, ARefusalNamesTheCommonCause) {
+  try {
+    joinTcpTransport(makeMaster(findPort()), "job", 1, 2, {300ms, 100ms});
+    FAIL() << "nobody listens";
+  } catch (const Error &error) {
+    EXPECT_EQ(error.getCode(), ErrorCode::DeadlineExceeded);
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("Connection refused"), HasSubstr("give a number as MASTER_ADDR")));
+  }
+}
+
 /// The name of a service may be created after a rank first looks it up.
 TEST(TcpTransportTest, ANameIsAskedForUntilTheDeadline) {
   auto begin = std::chrono::steady_clock::now();

@@ -371,7 +371,10 @@ static int connectTo(const std::string &master, const TransportOptions &options)
       throw Error(ErrorCode::DeadlineExceeded,
                   "rank 0 was not to be reached at " + master + " within " +
                       std::to_string(options.deadline.count()) + " ms: " + strerror(reason) +
-                      "; is MASTER_ADDR reachable, and its port open?");
+                      (reason == ECONNREFUSED
+                           ? "; rank 0 may have found another address for that name, such as "
+                             "127.0.1.1 in its /etc/hosts: give a number as MASTER_ADDR"
+                           : "; is MASTER_ADDR reachable, and its port open?"));
     if (options.whileJoining)
       options.whileJoining();
     std::this_thread::sleep_for(milliseconds(50));
