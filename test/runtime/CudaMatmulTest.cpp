@@ -515,6 +515,20 @@ TEST_F(CudaMatmulTest, PointersNeedNotBeAligned) {
             multiply(problem, shifted, values, {}, {}, std::vector<float>(16)));
 }
 
+TEST_F(CudaMatmulTest, OnlyPointersThatAreNotAlignedNeedTheirAlgorithm) {
+  setenv("GRIDLOOM_FAKE_CUBLASLT_ALIGNMENT", "16", 1);
+  Problem problem = makeProblem({}, 4, 4, 4);
+  check(problem);
+  CudaDevice device(0);
+  auto stream = device.createStream(StreamKind::Compute, "compute");
+  auto plan = device.createMatmul(problem);
+  auto memory = upload(device, *stream, makeValues<float>(17, 5));
+  auto out = device.allocate(64);
+  auto *shifted = static_cast<float *>(memory->data) + 1;
+  EXPECT_THROW(device.matmul(*stream, *plan, {shifted, memory->data}, out->data), Error);
+  unsetenv("GRIDLOOM_FAKE_CUBLASLT_ALIGNMENT");
+}
+
 TEST_F(CudaMatmulTest, WorkspaceIsOneStreams) {
   // Two streams multiply at once: sharing a workspace would be a race.
   Problem small = makeProblem({}, 4, 4, 4), large = makeProblem({}, 16, 16, 4);
