@@ -119,7 +119,7 @@ struct TransportOptions {
   std::function<void()> whileJoining = {};
   /// A machine that does not answer for this long is gone. Networks pause for seconds when a link
   /// fails over or a virtual machine moves.
-  std::chrono::milliseconds silence{10000};
+  std::chrono::milliseconds silence{8000};
 };
 
 /// The connection of this rank to the job. Communicators live no longer than their transport, and
