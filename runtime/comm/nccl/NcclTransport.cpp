@@ -288,9 +288,10 @@ private:
 
   std::shared_ptr<NcclWatchdog> watchdog;
   CudaDevice &device;
+  std::unique_ptr<Memory> token,
+      scratch; // before `member`, whose end ends operations that use them
   std::shared_ptr<NcclMember> member;
   int index;
-  std::unique_ptr<Memory> token, scratch;
 };
 
 class NcclTransport final : public Transport {
