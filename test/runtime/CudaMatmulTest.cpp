@@ -454,6 +454,15 @@ TEST_F(CudaMatmulTest, MergesBatchDimensions) {
   EXPECT_EQ(layOutMatmul(makeProblem({2, 3, 1, 4}, 5, 6, 7)).calls.size(), 1u);
 }
 
+TEST_F(CudaMatmulTest, BatchesAreCountedIn32Bits) {
+  MatmulLayout layout = layOutMatmul(makeProblem({4, int64_t(1) << 30}, 1, 1, 1));
+  EXPECT_EQ(layout.batch, int64_t(1) << 30);
+  EXPECT_EQ(layout.calls.size(), 4u);
+  EXPECT_THAT(catchError(ErrorCode::InvalidPlan,
+                         [] { layOutMatmul(makeProblem({int64_t(1) << 31}, 1, 1, 1)); }),
+              HasSubstr("has a batch of 2147483648, cuBLASLt takes at most 2147483647"));
+}
+
 TEST_F(CudaMatmulTest, RandomStrides) {
   // Random mixes of batch dimensions, transposes and padding that a library can run.
   std::mt19937 random(7);
