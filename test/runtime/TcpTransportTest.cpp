@@ -242,7 +242,7 @@ TEST(TcpTransportTest, SilentStrangersAreDropped) {
   int port = findPort();
   SharedFlag over;
   JobOptions options;
-  options.transport.silence = 300ms;
+  options.transport.silence = 1000ms;
   options.beside = [&](const std::vector<pid_t> &) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
