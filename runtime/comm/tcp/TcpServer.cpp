@@ -22,18 +22,22 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 static int listenAt(const std::string &master, const TransportOptions &options) {
-  std::shared_ptr<addrinfo> address =
+  std::shared_ptr<addrinfo> addresses =
       resolve(master, steady_clock::now() + options.deadline, options.whileJoining);
-  int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  int yes = 1;
-  if (fd >= 0) {
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
-      return fd;
+  int reason = 0;
+  for (const addrinfo *address = addresses.get(); address && reason != EADDRINUSE;
+       address = address->ai_next) {
+    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int yes = 1;
+    if (fd >= 0) {
+      setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+      if (bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
+        return fd;
+    }
+    reason = errno;
+    if (fd >= 0)
+      close(fd);
   }
-  int reason = errno;
-  if (fd >= 0)
-    close(fd);
   std::string advice = reason == EADDRNOTAVAIL ? "; MASTER_ADDR must be of rank 0's machine"
                        : reason == EADDRINUSE  ? "; choose another MASTER_PORT"
                                                : "";

@@ -361,12 +361,18 @@ static int tryConnect(const addrinfo &address, steady_clock::time_point end,
 
 static int connectTo(const std::string &master, const TransportOptions &options) {
   auto end = steady_clock::now() + options.deadline;
-  std::shared_ptr<addrinfo> address = resolve(master, end, options.whileJoining);
+  std::shared_ptr<addrinfo> addresses = resolve(master, end, options.whileJoining);
   while (true) {
-    int fd = tryConnect(*address, end, options.whileJoining);
-    if (fd >= 0)
-      return fd;
-    int reason = errno;
+    int reason = 0;
+    for (const addrinfo *address = addresses.get(); address; address = address->ai_next) {
+      // Several take turns: packets to one may be dropped.
+      auto limit =
+          addresses->ai_next ? std::min(end, steady_clock::now() + milliseconds(2000)) : end;
+      int fd = tryConnect(*address, limit, options.whileJoining);
+      if (fd >= 0)
+        return fd;
+      reason = errno;
+    }
     if (steady_clock::now() > end)
       throw Error(ErrorCode::DeadlineExceeded,
                   "rank 0 was not to be reached at " + master + " within " +
