@@ -57,9 +57,13 @@ Body::Dim Body::addDim(const DimSpec &dim, bool outer, unsigned number) {
 Body::Body(plan::KernelOp kernel, ArrayRef<unsigned> outputs, NestSpec &spec) : spec(spec) {
   Block &block = kernel.getBody().front();
   auto yield = cast<loom::YieldOp>(block.getTerminator());
+  auto alignments = kernel->getAttrOfType<DenseI64ArrayAttr>(kAlignments);
   auto addBuffer = [&](Type type) {
     auto tensor = cast<RankedTensorType>(type);
-    buffers.push_back({loom::getKernelType(tensor.getElementType()), tensor.getNumElements(), {}});
+    buffers.push_back({loom::getKernelType(tensor.getElementType()),
+                       tensor.getNumElements(),
+                       {},
+                       alignments ? alignments[buffers.size()] : loom::kViewAlignment});
   };
   llvm::for_each(block.getArgumentTypes(), addBuffer);
   llvm::for_each(yield.getOperandTypes(), addBuffer);

@@ -13,6 +13,7 @@
 #define GRIDLOOM_COMPILER_CODEGEN_BODY_H
 
 #include "compiler/codegen/Linear.h"
+#include "dialects/loom/Kernels.h"
 #include "dialects/plan/Plan.h"
 
 namespace gridloom::codegen {
@@ -21,8 +22,13 @@ namespace gridloom::codegen {
 struct Buffer {
   mlir::Type element;
   int64_t elements = 0;
-  mlir::DenseElementsAttr constant; // null for the kernel's inputs and outputs
+  mlir::DenseElementsAttr constant;         // null for the kernel's inputs and outputs
+  int64_t alignment = loom::kViewAlignment; // bytes
 };
+
+/// Kernel attribute: the alignment of each pointer in bytes, inputs before outputs. Absent where
+/// all have that of a view.
+inline constexpr llvm::StringLiteral kAlignments = "codegen.alignments";
 
 /// A scalar computed from loop variables.
 struct Node {

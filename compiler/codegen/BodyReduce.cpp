@@ -80,6 +80,9 @@ Value BodyEmitter::emitReduceInLine(const Node &node, Context &at, const Loop &l
     result = result ? combine(node, result, value) : value;
   }
   enter(at);
+  if (!result) // of nothing
+    result = identity(node, lanes && elements > 1 ? Type(VectorType::get(elements, node.element))
+                                                  : node.element);
   return group.join(node, lanes ? result : collapse(node, result));
 }
 

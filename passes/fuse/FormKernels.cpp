@@ -29,6 +29,7 @@ struct FormKernels : impl::FormKernelsBase<FormKernels> {
         function && loom::isTrainStep(function))
       scatterIntoSums(block);
     cutReductions(block);
+    cutConcatenations(block);
     std::vector<FusionGroup> groups = formFusionGroups(block, /*hasProducts=*/true);
     joinStateUpdates(block, groups);
     // Consumers first, so that groups still see the generators that they repeat, not calls.

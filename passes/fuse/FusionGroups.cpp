@@ -567,6 +567,28 @@ std::vector<FusionGroup> GroupFormer::run(Block &block) {
 
 } // namespace
 
+void cutConcatenations(Block &block) {
+  for (auto whole : llvm::make_early_inc_range(block.getOps<loom::ConcatenateOp>())) {
+    OpBuilder builder(whole);
+    while (whole.getInputs().size() > kMostInputs) {
+      SmallVector<Value> inputs(whole.getInputs()), parts;
+      for (ArrayRef<Value> rest = inputs; !rest.empty();) {
+        ArrayRef<Value> some = rest.take_front(kMostInputs);
+        rest = rest.drop_front(some.size());
+        SmallVector<int64_t> shape(whole.getType().getShape());
+        int64_t &size = shape[whole.getDim()] = 0;
+        for (Value value : some)
+          size += getTensorType(value).getDimSize(whole.getDim());
+        auto part = loom::ConcatenateOp::create(builder, whole.getLoc(),
+                                                whole.getType().clone(shape), some, whole.getDim());
+        part->setDiscardableAttrs(whole->getDiscardableAttrDictionary());
+        parts.push_back(part.getOutput());
+      }
+      whole.getInputsMutable().assign(parts);
+    }
+  }
+}
+
 std::vector<FusionGroup> formFusionGroups(Block &block, bool hasProducts) {
   return GroupFormer(hasProducts).run(block);
 }

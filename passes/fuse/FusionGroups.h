@@ -40,6 +40,9 @@ struct FusionGroup {
   llvm::SmallSetVector<mlir::Operation *, 8> ops;
 };
 
+/// Cuts concatenations of more values than a kernel may read.
+void cutConcatenations(mlir::Block &block);
+
 /// Groups all operations of `block` that compute, in the order of their roots. Unused operations
 /// are in no group. Contractions are kernels; with `hasProducts` operations after them can join,
 /// else they are on their own.

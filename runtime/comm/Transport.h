@@ -84,6 +84,10 @@ public:
                         DataType type, bool receiveFirst, OpContext op);
   virtual void barrier(Stream &stream, OpContext op) = 0;
 
+  /// Takes the memory of a reduction of which each member gives and gets so many elements. Called
+  /// before calls begin: the driver may block allocations while peers communicate.
+  virtual void reserveReduction(size_t given, size_t gotten, DataType type, Reduction reduction) {}
+
   /// Announces that operands will lie in `memory`, which Transport::allocate made; it outlives the
   /// communicator. Collective: each member gives as many bytes.
   virtual void registerMemory(const Memory &memory) {}
@@ -108,11 +112,14 @@ public:
 struct TransportOptions {
   /// A peer that makes no progress for this long is an error.
   std::chrono::milliseconds deadline{300000};
-  /// A peer that is gone is noticed within this time.
+  /// A process that has ended is noticed within this time.
   std::chrono::milliseconds liveness{1000};
   /// Called several times a second, on the caller's thread, while this rank waits for others to
   /// join; what it throws ends the attempt. May be null.
   std::function<void()> whileJoining = {};
+  /// A machine that does not answer for this long is gone. Networks pause for seconds when a link
+  /// fails over or a virtual machine moves.
+  std::chrono::milliseconds silence{8000};
 };
 
 /// The connection of this rank to the job. Communicators live no longer than their transport, and

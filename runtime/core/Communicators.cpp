@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/core/Communicators.h"
 
+#include "runtime/core/Error.h"
 #include "runtime/core/plan.pb.h"
 
 #include <algorithm>
@@ -116,6 +117,21 @@ Communicator *Communicators::getGroup(const std::vector<std::string> &axes) cons
 Communicator *Communicators::getPair(int peerStage, bool send) const {
   auto found = pairs.find({peerStage, send});
   return found == pairs.end() ? nullptr : found->second.get();
+}
+
+Reduction gridloom::rt::toReduction(int number) {
+  switch (number) {
+  case schema::Group::SUM:
+    return Reduction::Sum;
+  case schema::Group::MAX:
+    return Reduction::Max;
+  case schema::Group::MIN:
+    return Reduction::Min;
+  case schema::Group::PROD:
+    return Reduction::Prod;
+  default:
+    throw Error(ErrorCode::InvalidPlan, "a group reduces by " + std::to_string(number));
+  }
 }
 
 static std::vector<int> getAllRanks(const Plan &plan) {

@@ -38,6 +38,9 @@ private:
   std::unique_ptr<Communicator> stage;
 };
 
+/// The reduction with this number in a plan's groups. Throws InvalidPlan if there is none.
+Reduction toReduction(int number);
+
 /// The number of communicators of several ranks that `rank` belongs to, including the control
 /// channel's.
 size_t countCommunicators(const Plan &plan, int rank);

@@ -409,6 +409,9 @@ Argument PlanReader::readArgument(const Node &node) {
                                 use.getSize("last")};
   }
   if (node.has("labels")) {
+    if (isFloat(argument.type) || argument.type == DataType::Bool)
+      node.get("labels").fail("are of an input of " + std::string(nameOf(argument.type)) +
+                              ", not of integers");
     for (const Node &use : node.getList("labels")) {
       argument.labels.push_back({use.getString("loss"), use.getSize("classes"), std::nullopt});
       if (use.has("ignored"))

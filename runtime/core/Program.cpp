@@ -175,6 +175,10 @@ void Program::prepareGroup(const schema::Step &step) {
   std::vector<std::string> axes(group.axes().begin(), group.axes().end());
   if (context.communicators)
     prepared.members = context.communicators->getGroup(axes);
+  for (int i = 0; prepared.members && group.reduction() && i < group.inputs_size(); ++i)
+    prepared.members->reserveReduction(getElements(group.inputs(i)), getElements(group.outputs(i)),
+                                       DataType(program.buffers(int(group.inputs(i))).type()),
+                                       toReduction(group.reduction()));
   if (!prepared.members || group.kind() == schema::Group::ALL_REDUCE)
     return;
   std::vector<int> byPlace = context.plan.getMesh().getGroup(context.rank, axes), byRank = byPlace;
@@ -259,10 +263,11 @@ void Program::run(const ProgramMemory &memory, std::vector<TraceEvent> &trace) {
     throw Error(ErrorCode::Internal, "memory has moved since the graphs were captured");
   try {
     // Streams may write these after this call has thrown, until they are drained.
-    if (mode == Mode::Replay)
+    bool isTimed = mode == Mode::Replay && !streams.empty();
+    if (isTimed)
       getOrigin().recordTime(&span.begin);
     runBody(program.body(), 0);
-    if (mode == Mode::Replay)
+    if (isTimed)
       getOrigin().recordTime(&span.end);
     synchronize();
   } catch (const Error &error) {
@@ -273,9 +278,8 @@ void Program::run(const ProgramMemory &memory, std::vector<TraceEvent> &trace) {
   for (const Timed &timed : timeline) {
     span.begin = span.begin ? std::min(span.begin, timed.begin) : timed.begin;
     span.end = std::max(span.end, timed.end);
-  }
-  for (const Timed &timed : timeline)
     addTraceEvent(timed, trace);
+  }
 }
 
 void Program::addTraceEvent(const Timed &timed, std::vector<TraceEvent> &trace) const {
@@ -705,21 +709,6 @@ void Program::submitGroup(const schema::Step &step, Stream &stream, int64_t iter
   for (int i = 0; i < group.inputs_size(); ++i)
     submitCollective(step, stream, getPointer(group.inputs(i), iteration),
                      getPointer(group.outputs(i), iteration), group.inputs(i), op);
-}
-
-static Reduction toReduction(schema::Group::Reduction reduction) {
-  switch (reduction) {
-  case schema::Group::SUM:
-    return Reduction::Sum;
-  case schema::Group::MAX:
-    return Reduction::Max;
-  case schema::Group::MIN:
-    return Reduction::Min;
-  case schema::Group::PROD:
-    return Reduction::Prod;
-  default:
-    throw Error(ErrorCode::InvalidPlan, "a group reduces by " + std::to_string(int(reduction)));
-  }
 }
 
 void Program::submitCollective(const schema::Step &step, Stream &stream, const void *in, void *out,

@@ -42,7 +42,7 @@ void ProgramVerifier::verifySpecialisation(const schema::Specialisation &program
   }
   for (int i = 0; i < buffers->size(); ++i)
     verifyBuffer(buffers->Get(i), size_t(i));
-  verifyBody(program.body(), false, 0);
+  verifyBody(program.body(), 0, 0);
   for (uint32_t event : waitedLater)
     if (!recordedAnywhere.count(event))
       fail("event " + std::to_string(event) + " is waited for but never recorded");
@@ -149,26 +149,33 @@ void ProgramVerifier::verifyBuffer(const schema::Buffer &buffer, size_t index) {
          std::to_string(room) + " bytes are left in its space");
 }
 
-void ProgramVerifier::verifyBody(const Body &body, bool repeated, int depth) {
+/// `times` is the number of times that enclosing repeats run the body; 0: there are none.
+void ProgramVerifier::verifyBody(const Body &body, uint64_t times, int depth) {
   constexpr int maxDepth = 64;
+  constexpr uint64_t maxTimes = uint64_t(1) << 32;
   if (depth > maxDepth)
     fail("control is nested deeper than " + std::to_string(maxDepth));
+  if (times > maxTimes)
+    fail("repeats steps " + std::to_string(times) + " times, at most " + std::to_string(maxTimes) +
+         " are possible");
+  bool repeated = times != 0;
   for (const schema::Control &control : body) {
     switch (control.kind_case()) {
     case schema::Control::kBlock:
       verifyBlock(control.block(), repeated);
       break;
     case schema::Control::kRepeat:
-      verifyBody(control.repeat().body(), true, depth + 1);
+      verifyBody(control.repeat().body(),
+                 std::max<uint64_t>(times, 1) * std::max(control.repeat().count(), 1u), depth + 1);
       break;
     case schema::Control::kLoop:
       verifyCondition(control.loop().condition());
-      verifyBody(control.loop().body(), repeated, depth + 1);
+      verifyBody(control.loop().body(), times, depth + 1);
       break;
     case schema::Control::kBranch:
       verifyCondition(control.branch().condition());
-      verifyBody(control.branch().then(), repeated, depth + 1);
-      verifyBody(control.branch().otherwise(), repeated, depth + 1);
+      verifyBody(control.branch().then(), times, depth + 1);
+      verifyBody(control.branch().otherwise(), times, depth + 1);
       break;
     case schema::Control::KIND_NOT_SET:
       fail("has a control element that is nothing; a newer runtime may know it");
@@ -332,6 +339,7 @@ void ProgramVerifier::verifyMatmul(const schema::Library &call, const std::strin
   }
   requireCount(call.inputs(), 2 + int(bias) + int(epilogue.residual()), name, "inputs");
   requireCount(call.outputs(), 1, name, "outputs");
+  verifyWorkspace(matmul.workspace_limit(), name);
   std::vector<int64_t> batch(matmul.sizes().begin(), matmul.sizes().end() - 3);
   auto with = [&](int first, int second) {
     std::vector<int64_t> extents = batch;

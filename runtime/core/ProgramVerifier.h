@@ -39,7 +39,7 @@ private:
 
   void verifyBuffer(const schema::Buffer &buffer, size_t index);
   uint64_t getSpaceBytes(const schema::Buffer &buffer, const std::string &name);
-  void verifyBody(const Body &body, bool repeated, int depth);
+  void verifyBody(const Body &body, uint64_t times, int depth);
   void verifyCondition(uint32_t condition);
   void verifyBlock(const schema::Block &block, bool repeated);
   void verifyStep(const schema::Step &step, const std::string &name, bool repeated);

@@ -79,6 +79,10 @@ static std::optional<World> readWorld(const Environment &environment, const Name
   auto localSize = names.localSize ? readNumber(environment, names.localSize) : std::nullopt;
   if (localRank && names.localSize)
     checkBelow(names.localRank, *localRank, names.localSize, localSize.value_or(*size));
+  if (localSize.value_or(0) > *size)
+    throw Error(ErrorCode::InvalidArgument, std::string(names.localSize) + "=" +
+                                                std::to_string(*localSize) + " must not be above " +
+                                                names.size + "=" + std::to_string(*size));
   if (localRank && localSize) {
     world.localRank = *localRank;
     world.localSize = *localSize;
@@ -196,12 +200,13 @@ static std::string readMaster(const Environment &environment) {
   std::optional<int> port = readNumber(environment, "MASTER_PORT");
   if (!address || !port)
     return "";
-  constexpr int lastPort = 65535;
+  bool isTaken = environment("TORCHELASTIC_USE_AGENT_STORE") == std::optional<std::string>("True");
+  const int lastPort = isTaken ? 65534 : 65535;
   if (*port < 1 || *port > lastPort)
     throw Error(ErrorCode::InvalidArgument,
                 "environment variable MASTER_PORT=" + std::to_string(*port) + " is not from 1 to " +
-                    std::to_string(lastPort));
-  bool isTaken = environment("TORCHELASTIC_USE_AGENT_STORE") == std::optional<std::string>("True");
+                    std::to_string(lastPort) +
+                    (isTaken ? "; torchrun listens there, and ranks meet at the next port" : ""));
   return *address + ":" + std::to_string(*port + (isTaken ? 1 : 0));
 }
 

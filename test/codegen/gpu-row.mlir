@@ -91,3 +91,12 @@ plan.kernel @sums {
   %0 = loom.reduce sum %x dims = [1] : (tensor<8x100xf32>) -> tensor<8xf32>
   loom.yield %0 : tensor<8xf32>
 }
+
+// The sum of nothing is the sums' identity.
+// CHECK-LABEL: gpu.func @nothing
+// CHECK: store
+plan.kernel @nothing {
+^bb0(%x: tensor<3x0xf32>):
+  %0 = loom.reduce sum %x dims = [1] : (tensor<3x0xf32>) -> tensor<3xf32>
+  loom.yield %0 : tensor<3xf32>
+}

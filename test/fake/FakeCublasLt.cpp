@@ -8,7 +8,7 @@
 // operands keep only 10 bits of mantissa. Descriptors are read when a call is made, as in cuBLASLt.
 // Every product has several algorithms, which need workspace and alignment, and check both; the
 // environment variable GRIDLOOM_FAKE_CUBLASLT_TIMES gives their durations in microseconds:
-// "300,50,200".
+// "300,50,200", and GRIDLOOM_FAKE_CUBLASLT_ALIGNMENT the least alignment that any takes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -317,6 +317,9 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(int *, Desc *desc, Layout *a, Layout *
   if ((desc->epilogue & (2 | 32)) && std::getenv("GRIDLOOM_FAKE_CUBLASLT_PLAIN"))
     return NotSupported;
   if (d->type == F64 && desc->epilogue != 1)
+    return NotSupported;
+  const char *least = std::getenv("GRIDLOOM_FAKE_CUBLASLT_ALIGNMENT");
+  if (least && *std::ranges::min_element(preference->alignment) < std::strtoul(least, nullptr, 10))
     return NotSupported;
   // The fast algorithms need a workspace that grows with the output; the last one needs none.
   uint64_t wanted = 256 + d->rows * d->columns * d->elementBytes();

@@ -101,6 +101,21 @@ def test_an_mlp_over_fake_gpus_equals_onnxruntime(tools, fake_gpus, tmp_path, op
         assert "fake GPU" not in result.text, result.text
 
 
+def test_microbatches_may_begin_at_any_element(tools, fake_gpus, tmp_path):
+    """Those of 9 floats follow each other without gaps, so most are aligned to 4 bytes."""
+    nodes = [helper.make_node("Sigmoid", ["x"], ["a"]), helper.make_node("Tanh", ["a"], ["y"])]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 9]) for name in "xy"]
+    graph = helper.make_graph(nodes, "odd", ends[:1], ends[1:])
+    path, plan = tmp_path / "odd.onnx", tmp_path / "odd.plan"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
+    tools.compile(path, plan, "--mesh", "pipe=2", "--microbatches", "4", "--target", "cuda:sm_90")
+    inputs = {"x": np.random.default_rng(3).standard_normal((4, 9)).astype(np.float32)}
+    fake_gpus(2, 1)
+    result = tools.run(plan, inputs, tmp_path / "run", "--in-process")
+    assert "fake GPU" not in result.text, result.text
+    np.testing.assert_allclose(result.outputs["y"], onnxruntime_session(path).run(["y"], inputs)[0], atol=1e-5, rtol=0)
+
+
 def write_halves(path, layers: int = 4, width: int = 16):
     """Layers that multiply both halves of their input and the whole, and add all to it: x + x[:w/2] A + x[w/2:] B + x C."""
     random = np.random.default_rng(0)

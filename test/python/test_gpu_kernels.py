@@ -52,6 +52,16 @@ def test_kernels_have_no_more_parameters_than_gpus_take(tools, toolkit, tmp_path
     assert len(kernels) == 2 and all(kernel["registers"] > 0 for kernel in kernels)
 
 
+def test_concatenations_of_many_are_cut(tools, toolkit, tmp_path):
+    values = [helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, [3]) for i in range(700)]
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2100])
+    graph = helper.make_graph([helper.make_node("Concat", [x.name for x in values], ["y"], axis=0)], "g", values, [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    tools.call("compile", tmp_path / "m.onnx", "-o", tmp_path / "m.plan", "--target", "cuda:sm_90")
+    kernels = json.loads((tmp_path / "m.plan" / "report.json").read_text())["kernels"]
+    assert len(kernels) > 1 and all(kernel["registers"] > 0 for kernel in kernels)
+
+
 def test_kernels_are_as_good_as_those_by_hand(tools, toolkit):
     if not (Path(toolkit) / "bin" / "nvcc").exists():
         pytest.skip(f"no nvcc in {toolkit}/bin")

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -140,6 +141,24 @@ def test_two_network_namespaces(tools, job, tmp_path, namespaces):
     check_outputs(finish(ranks), tmp_path / "out", expected)
 
 
+def test_all_addresses_of_a_name_are_tried(tools, job, tmp_path, namespaces):
+    # The second machine finds an address first that nobody has.
+    plan, x, expected = job
+    files = [Path("/etc/netns") / name / "hosts" for name in namespaces]
+    try:
+        for file, addresses in zip(files, [["10.83.0.1"], ["10.83.0.3", "10.83.0.1"]]):
+            file.parent.mkdir(parents=True)
+            file.write_text("".join(f"{address} rank-zero\n" for address in addresses))
+        command = [tools.path("gridloom"), "run", plan, "--input", f"x={x}", "--output", tmp_path / "out", "--timeout", 30]
+        ranks = start_ranks(
+            command, "rank-zero", 29514, prefix=lambda machine: ["ip", "netns", "exec", namespaces[machine]]
+        )
+        check_outputs(finish(ranks), tmp_path / "out", expected)
+    finally:
+        for file in files:
+            shutil.rmtree(file.parent, ignore_errors=True)
+
+
 def test_a_cut_cable_is_noticed(tools, job, tmp_path, namespaces):
     plan, x, _ = job
     command = [tools.path("gridloom"), "run", plan, "--input", f"x={x}", "--repeat", 100000, "--timeout", 20]
@@ -154,6 +173,24 @@ def test_a_cut_cable_is_noticed(tools, job, tmp_path, namespaces):
     assert all(code != 0 for _, code in results)
     text = "".join(err for (_, err), _ in results)
     assert re.search(r"rank \d+ died; gone: its connection", text), text
+
+
+def test_a_cable_that_is_cut_for_seconds_ends_nothing(tools, job, tmp_path, namespaces):
+    plan, x, _ = job
+    command = [tools.path("gridloom"), "run", plan, "--input", f"x={x}", "--repeat", 1000000, "--timeout", 60]
+    ranks = start_ranks(
+        command, "10.83.0.1", 29513, prefix=lambda machine: ["ip", "netns", "exec", namespaces[machine]]
+    )
+    try:
+        wait_until_running(tmp_path)
+        for state, seconds in [("down", 3), ("up", 2)]:
+            subprocess.run(["ip", "-n", namespaces[1], "link", "set", "cable", state], check=True)
+            time.sleep(seconds)
+        assert [rank.poll() for rank in ranks] == [None] * 4
+    finally:
+        for rank in ranks:
+            rank.kill()
+        finish(ranks)
 
 
 def wait_until_running(tmp_path, timeout=60):

@@ -454,6 +454,15 @@ TEST_F(CudaMatmulTest, MergesBatchDimensions) {
   EXPECT_EQ(layOutMatmul(makeProblem({2, 3, 1, 4}, 5, 6, 7)).calls.size(), 1u);
 }
 
+TEST_F(CudaMatmulTest, BatchesAreCountedIn32Bits) {
+  MatmulLayout layout = layOutMatmul(makeProblem({4, int64_t(1) << 30}, 1, 1, 1));
+  EXPECT_EQ(layout.batch, int64_t(1) << 30);
+  EXPECT_EQ(layout.calls.size(), 4u);
+  EXPECT_THAT(catchError(ErrorCode::InvalidPlan,
+                         [] { layOutMatmul(makeProblem({int64_t(1) << 31}, 1, 1, 1)); }),
+              HasSubstr("has a batch of 2147483648, cuBLASLt takes at most 2147483647"));
+}
+
 TEST_F(CudaMatmulTest, RandomStrides) {
   // Random mixes of batch dimensions, transposes and padding that a library can run.
   std::mt19937 random(7);
@@ -513,6 +522,20 @@ TEST_F(CudaMatmulTest, PointersNeedNotBeAligned) {
   std::vector<float> shifted(values.begin() + 1, values.end());
   EXPECT_EQ(download<float>(device, *stream, out->data, 16),
             multiply(problem, shifted, values, {}, {}, std::vector<float>(16)));
+}
+
+TEST_F(CudaMatmulTest, OnlyPointersThatAreNotAlignedNeedTheirAlgorithm) {
+  setenv("GRIDLOOM_FAKE_CUBLASLT_ALIGNMENT", "16", 1);
+  Problem problem = makeProblem({}, 4, 4, 4);
+  check(problem);
+  CudaDevice device(0);
+  auto stream = device.createStream(StreamKind::Compute, "compute");
+  auto plan = device.createMatmul(problem);
+  auto memory = upload(device, *stream, makeValues<float>(17, 5));
+  auto out = device.allocate(64);
+  auto *shifted = static_cast<float *>(memory->data) + 1;
+  EXPECT_THROW(device.matmul(*stream, *plan, {shifted, memory->data}, out->data), Error);
+  unsetenv("GRIDLOOM_FAKE_CUBLASLT_ALIGNMENT");
 }
 
 TEST_F(CudaMatmulTest, WorkspaceIsOneStreams) {

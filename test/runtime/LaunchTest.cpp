@@ -58,6 +58,8 @@ TEST(DetectWorld, MastersPortIsTorchrunsOrTheNext) {
   EXPECT_EQ(detect(variables)->master, "host:29500");
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "True"; // torchrun itself listens on the port
   EXPECT_EQ(detect(variables)->master, "host:29501");
+  variables["MASTER_PORT"] = "65535";
+  EXPECT_THAT(detectError(variables), HasSubstr("MASTER_PORT=65535 is not from 1 to 65534"));
   variables.erase("MASTER_PORT");
   EXPECT_EQ(detect(variables)->master, "");
 }
@@ -225,6 +227,8 @@ TEST(World, ContradictionsAreRefused) {
   EXPECT_THAT(detectError({{"RANK", "1"}}), HasSubstr("WORLD_SIZE is not"));
   EXPECT_THAT(detectError({{"WORLD_SIZE", "2"}}), HasSubstr("RANK is not"));
   EXPECT_THAT(detectError({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK=2 must be below"));
+  EXPECT_THAT(detectError(torchrunOf4 + Variables{{"LOCAL_WORLD_SIZE", "5"}}),
+              HasSubstr("LOCAL_WORLD_SIZE=5 must not be above WORLD_SIZE=4"));
   EXPECT_THAT(detectError({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK=-1"));
   EXPECT_THAT(detectError({{"RANK", "0x"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK=0x"));
 }

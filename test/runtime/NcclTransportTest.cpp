@@ -232,6 +232,23 @@ TEST_P(NcclOperationTest, NanPassesThroughMaxAndMin) {
     });
 }
 
+TEST_P(NcclOperationTest, PeersReadNoPooledMemory) {
+  run([&](Rank &rank) {
+    constexpr size_t count = 16;
+    size_t all = count * size_t(getSize());
+    rank.world->reserveReduction(count, count, DataType::F16, Reduction::Max);
+    rank.world->reserveReduction(all, count, DataType::F32, Reduction::Min);
+    auto in = upload(rank.device, *rank.stream, std::vector<float>(all, 0));
+    auto out = rank.device.allocate(count * sizeof(float));
+    rank.world->reduceScatter(*rank.stream, in->data, out->data, count, DataType::F32,
+                              Reduction::Min, context);
+    rank.world->allReduce(*rank.stream, in->data, in->data, count, DataType::F16, Reduction::Max,
+                          context);
+    rank.stream->synchronize();
+  });
+  EXPECT_THAT(fake::getCalls("cuMemAllocAsync"), IsEmpty());
+}
+
 TEST_P(NcclOperationTest, AllToAll) {
   run([&](Rank &rank) { checkAllToAll(rank, getSize()); });
   EXPECT_EQ(fake::getCalls("ncclAlltoAll").size(), size_t(getSize()));

@@ -562,6 +562,18 @@ TEST_F(Job, LoopsUntilTheConditionFalls) {
   }
 }
 
+TEST_F(Job, AProgramMayHaveNothingToDo) {
+  PlanBuilder plan;
+  plan.addEntry({}, {PlanBuilder::argument("y", {2})});
+  plan.program().clear_streams();
+  PlanBuilder::fillBinding(*plan.program().add_outputs(), "y", {2});
+  auto job = start(plan);
+  for (int repeat = 0; repeat < 3; ++repeat) { // the third is a replay
+    job->run();
+    EXPECT_THAT(toVector(job->getOutput("y")), ElementsAreArray({0.f, 0.f}));
+  }
+}
+
 /// The shapes select the specialisation, or the dims if they are given.
 TEST_F(Job, PicksTheSpecialisation) {
   PlanBuilder plan;

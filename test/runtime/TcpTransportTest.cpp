@@ -22,6 +22,7 @@
 #include <sstream>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <utility>
 
 using namespace gridloom::rt;
 using namespace gridloom::rt::test;
@@ -237,6 +238,41 @@ TEST(TcpTransportTest, StrangersAreTurnedAway) {
               Each(Outcome{}));
 }
 
+TEST(TcpTransportTest, SilentStrangersAreDropped) {
+  int port = findPort();
+  SharedFlag over;
+  JobOptions options;
+  options.transport.silence = 1000ms;
+  options.beside = [&](const std::vector<pid_t> &) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(uint16_t(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    timeval patience{15, 0};
+    int fd = -1;
+    for (int i = 0; i < 1000 && fd < 0; ++i) { // until rank 0 listens
+      fd = socket(AF_INET, SOCK_STREAM, 0);
+      setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+      if (connect(fd, reinterpret_cast<sockaddr *>(&address), sizeof address) != 0) {
+        close(std::exchange(fd, -1));
+        usleep(10000);
+      }
+    }
+    char answer = 0;
+    EXPECT_EQ(recv(fd, &answer, 1, 0), 0); // closed
+    close(fd);
+    over.raise();
+  };
+  EXPECT_THAT(runJob(
+                  2,
+                  [&](Transport &transport) {
+                    over.await();
+                    share(transport, getAll(transport), 0);
+                  },
+                  options, port),
+              Each(Outcome{}));
+}
+
 TEST(TcpTransportTest, DisagreementAndAbsenceAreNamed) {
   int port = findPort();
   JobOptions options;
@@ -272,6 +308,7 @@ TEST(TcpTransportTest, WrongMastersAreOneLine) {
   };
   EXPECT_THAT(messageOf(""), HasSubstr("need MASTER_ADDR and MASTER_PORT"));
   EXPECT_THAT(messageOf("192.0.2.1:29500"), HasSubstr("MASTER_ADDR must be of rank 0's machine"));
+  EXPECT_THAT(messageOf("[192.0.2.1]:29500"), HasSubstr("must be of rank 0's machine"));
   int port = findPort();
   int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
@@ -342,6 +379,17 @@ TEST(TcpTransportTest, ConnectingMeetsTheDeadline) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
   for (int fd : sockets)
     close(fd);
+}
+
+TEST(TcpTransportTest, ARefusalNamesTheCommonCause) {
+  try {
+    joinTcpTransport(makeMaster(findPort()), "job", 1, 2, {300ms, 100ms});
+    FAIL() << "nobody listens";
+  } catch (const Error &error) {
+    EXPECT_EQ(error.getCode(), ErrorCode::DeadlineExceeded);
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("Connection refused"), HasSubstr("give a number as MASTER_ADDR")));
+  }
 }
 
 /// The name of a service may be created after a rank first looks it up.

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/gpu/GpuLowering.h"
+#include "compiler/codegen/Body.h"
 #include "compiler/codegen/ContractSums.h"
 #include "compiler/codegen/gpu/GpuEmitter.h"
 #include "dialects/loom/Kernels.h"
@@ -40,6 +41,7 @@
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/SmallVectorExtras.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -54,6 +56,7 @@
 
 #include <atomic>
 #include <ctime>
+#include <numeric>
 
 using namespace mlir;
 using namespace gridloom;
@@ -405,6 +408,46 @@ struct Toolchain {
 
 } // namespace
 
+/// The alignment of a pointer to `buffer`, in bytes: micro-batches of inputs and outputs follow
+/// each other without gaps.
+static int64_t findAlignment(Value buffer) {
+  while (auto alias = buffer.getDefiningOp<plan::AliasOp>())
+    buffer = alias.getSource();
+  auto declared = buffer.getDefiningOp<plan::BufferOp>();
+  if (!declared || declared.getSlots() == 1)
+    return loom::kViewAlignment;
+  auto type = cast<plan::BufferType>(buffer.getType()).getTensor();
+  return std::gcd(declared.getBytes().value_or(loom::getByteSize(type)), loom::kViewAlignment);
+}
+
+/// Notes on the kernels of `work` how the steps of `module` that launch them align their pointers.
+static void noteAlignments(ModuleOp module, ModuleOp work) {
+  llvm::StringMap<SmallVector<int64_t>> alignments; // by kernel
+  auto note = [&](StringRef kernel, ArrayRef<int64_t> pointers) {
+    SmallVector<int64_t> &known = alignments[kernel];
+    known.resize(pointers.size(), loom::kViewAlignment);
+    for (auto [least, own] : llvm::zip_equal(known, pointers))
+      least = std::min(least, own);
+  };
+  module.walk([&](plan::LaunchOp launch) {
+    note(launch.getKernel(), llvm::map_to_vector(launch->getOperands(), findAlignment));
+  });
+  // A fallback reads the product, which the runtime allocates, and the bias, and writes the output.
+  module.walk([&](plan::LibraryOp call) {
+    auto matmul = dyn_cast<plan::MatmulAttr>(call.getDescriptor());
+    if (!matmul || !call.getFallback())
+      return;
+    SmallVector<int64_t> pointers{loom::kViewAlignment};
+    if (matmul.getEpilogue().getBias())
+      pointers.push_back(findAlignment(call.getInputs()[2]));
+    pointers.push_back(findAlignment(call.getOutputs()[0]));
+    note(*call.getFallback(), pointers);
+  });
+  for (auto kernel : work.getOps<plan::KernelOp>())
+    if (auto found = alignments.find(kernel.getSymName()); found != alignments.end())
+      kernel->setAttr(kAlignments, DenseI64ArrayAttr::get(module.getContext(), found->second));
+}
+
 FailureOr<std::vector<CompiledGpuKernel>>
 gridloom::codegen::compileGpuKernels(ModuleOp module, const GpuOptions &options) {
   MLIRContext *context = module.getContext();
@@ -420,6 +463,7 @@ gridloom::codegen::compileGpuKernels(ModuleOp module, const GpuOptions &options)
   OwningOpRef<ModuleOp> work = ModuleOp::create(module.getLoc());
   for (auto kernel : module.getOps<plan::KernelOp>())
     work->push_back(kernel->clone());
+  noteAlignments(module, *work);
   FailureOr<std::vector<CompiledGpuKernel>> kernels = emitGpuKernels(*work, options.processors);
   if (failed(kernels) || failed(lowerToNvvm(*work, !toolchain.libdevice.empty())))
     return failure();

@@ -22,11 +22,14 @@ constexpr int64_t kMinTileSide = 16;
 
 using Kind = Node::Kind;
 
-/// True if vectors of `width` elements along `loop` start at multiples of it.
-bool isAligned(const Body &body, const Linear &index, const Loop &loop, int64_t width) {
+/// True if vectors of `width` elements of `buffer` along `loop` start at multiples of it.
+bool isAligned(const Body &body, const Buffer &buffer, const Linear &index, const Loop &loop,
+               int64_t width) {
   auto isMultiple = [&](int64_t value) { return value % width == 0; };
+  int64_t bytes = std::min(width * bytesOf(buffer.element), loom::kViewAlignment);
   AtomId last = loop.atoms.back();
-  return isMultiple(index.offset) && llvm::all_of(index.terms, [&](const auto &term) {
+  return buffer.alignment % bytes == 0 && isMultiple(index.offset) &&
+         llvm::all_of(index.terms, [&](const auto &term) {
            // With the last atom's coefficient those of the loop's others are right.
            if (loop.contains(term.first))
              return term.first != last || term.second == 1;
@@ -356,14 +359,17 @@ std::optional<ThreadPlan> planTranspose(const Nest &nest) {
                         [&](const Node &node) {
                           return node.kind != Kind::Load || !dependsOn(node, written) ||
                                  runsAlong(body, node, *plan.read) ||
-                                 isAligned(body, node.index, written, width);
+                                 isAligned(body, body.buffers[node.buffer], node.index, written,
+                                           width);
                         }) &&
            llvm::all_of(plan.tiled,
                         [&](NodeId id) {
-                          return isAligned(body, body.nodes[id].index, *plan.read, width);
+                          const Node &load = body.nodes[id];
+                          return isAligned(body, body.buffers[load.buffer], load.index, *plan.read,
+                                           width);
                         }) &&
            llvm::all_of(body.stores, [&](const Store &store) {
-             return isAligned(body, store.index, written, width);
+             return isAligned(body, body.buffers[store.buffer], store.index, written, width);
            });
   };
   plan.width = std::max<int64_t>(4 / bytes, 1);
@@ -388,11 +394,12 @@ int64_t gridloom::codegen::fitWidth(const Body &body, const Loop &loop, bool isO
                                     int64_t width) {
   auto fits = [&] {
     for (const Node &node : body.nodes)
-      if (node.kind == Kind::Choose || (node.kind == Kind::Load && dependsOn(node, loop) &&
-                                        !isAligned(body, node.index, loop, width)))
+      if (node.kind == Kind::Choose ||
+          (node.kind == Kind::Load && dependsOn(node, loop) &&
+           !isAligned(body, body.buffers[node.buffer], node.index, loop, width)))
         return false;
     return !isOutput || llvm::all_of(body.stores, [&](const Store &store) {
-      return isAligned(body, store.index, loop, width);
+      return isAligned(body, body.buffers[store.buffer], store.index, loop, width);
     });
   };
   while (width > 1 && !fits())

@@ -66,7 +66,7 @@ void LocalCommunicator::reduceByParts(const Call &call) {
   auto begin = [&](size_t total, size_t part) { return getPartBegin(total, n, part, element); };
 
   // A member reads its own part from its input, so it stages the rest only.
-  auto stage = [&](size_t first, uint32_t round) {
+  auto stage = [&](size_t first, uint64_t round) {
     size_t total = std::min(perRound, call.count - first);
     std::byte *to = getStage(index, round);
     size_t skip = begin(total, size_t(index)) * element;

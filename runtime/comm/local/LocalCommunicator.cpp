@@ -65,7 +65,7 @@ LocalCommunicator::MemberSlot &LocalCommunicator::getMember(int member) const {
   return reinterpret_cast<MemberSlot *>(region->getData())[member];
 }
 
-std::byte *LocalCommunicator::getStage(int member, uint32_t round) const {
+std::byte *LocalCommunicator::getStage(int member, uint64_t round) const {
   size_t slot = size_t(member) * stagesPerMember + round % stagesPerMember;
   return region->getData() + alignTo(ranks.size() * sizeof(MemberSlot), pageBytes) + slot * chunk;
 }

@@ -153,7 +153,7 @@ private:
 
   size_t getRegionBytes() const;
   MemberSlot &getMember(int member) const;
-  std::byte *getStage(int member, uint32_t round) const;
+  std::byte *getStage(int member, uint64_t round) const;
   Channel &getChannel(int from, int to) const;
   std::byte *getChannelChunk(int from, int to, uint32_t number) const;
 
@@ -168,7 +168,9 @@ private:
 
   std::mutex collective;
   uint32_t meetings = 0; // passed
-  uint32_t rounds = 0;   // staged
+  // Staged. 32 bits would wrap after days, to the stage that peers may still read: three divide no
+  // power of two.
+  uint64_t rounds = 0;
   uint32_t calls = 0;
   // Of the call in progress:
   Offer offered;                                           // by this member

@@ -62,6 +62,11 @@ public:
     return isFloat(type) && (reduction == Reduction::Max || reduction == Reduction::Min);
   }
   bool widens() const { return bytes > sizeOf(type); }
+  /// Bytes for integers outside of the result: `apart` operands of a reduce_scatter, and those of
+  /// the `gotten` results that are wider.
+  size_t countScratch(size_t apart, size_t gotten) const {
+    return (apart + (widens() ? gotten : 0)) * bytes;
+  }
   void enter(CudaStream &stream, const void *in, void *out, size_t count) const {
     bool isMax = reduction == Reduction::Max;
     device.map(stream, isMax ? MapKind::OrderNanLast : MapKind::OrderNanFirst, type, in, out,
@@ -99,7 +104,7 @@ public:
     if (ordered.isNeeded()) {
       // 16 bits become 32, which do not fit in place.
       if (ordered.widens())
-        result = toCuda(stream).getWorkspace(count * ordered.bytes);
+        result = getScratch(stream, ordered.countScratch(0, count));
       ordered.enter(toCuda(stream), in, result, count);
       in = result;
       how.type = ordered.ncclType;
@@ -139,8 +144,8 @@ public:
     OrderedFloats ordered(device, type, reduction);
     void *result = out;
     if (ordered.isNeeded()) {
-      size_t all = count * size_t(getSize()), room = all + (ordered.widens() ? count : 0);
-      auto *mapped = static_cast<std::byte *>(toCuda(stream).getWorkspace(room * ordered.bytes));
+      size_t all = count * size_t(getSize());
+      auto *mapped = static_cast<std::byte *>(getScratch(stream, ordered.countScratch(all, count)));
       ordered.enter(toCuda(stream), in, mapped, all);
       in = mapped;
       if (ordered.widens())
@@ -209,6 +214,14 @@ public:
     });
   }
 
+  void reserveReduction(size_t given, size_t gotten, DataType type, Reduction reduction) override {
+    OrderedFloats ordered(device, type, reduction);
+    size_t apart = given == gotten ? 0 : given;
+    size_t bytes = ordered.isNeeded() ? ordered.countScratch(apart, gotten) : 0;
+    if (bytes > (scratch ? scratch->bytes : 0))
+      scratch = device.allocate(bytes);
+  }
+
   void registerMemory(const Memory &memory) override {
     if (dynamic_cast<const NcclMemory *>(&memory))
       watchdog->registerMemory(*member, memory);
@@ -222,6 +235,14 @@ private:
       return *cudaStream;
     throw Error(ErrorCode::InvalidArgument,
                 "NCCL needs a stream of a GPU; run this plan with --transport local");
+  }
+
+  /// Memory for operands of NCCL. A stream's workspace is from the driver's pool, which GPUs of the
+  /// same process cannot read: it is for calls that were not foreseen.
+  void *getScratch(Stream &stream, size_t bytes) {
+    if (scratch && bytes <= scratch->bytes)
+      return scratch->data;
+    return toCuda(stream).getWorkspace(bytes);
   }
 
   /// `partners`: the other ends of a transfer, as members.
@@ -267,9 +288,10 @@ private:
 
   std::shared_ptr<NcclWatchdog> watchdog;
   CudaDevice &device;
+  std::unique_ptr<Memory> token,
+      scratch; // before `member`, whose end ends operations that use them
   std::shared_ptr<NcclMember> member;
   int index;
-  std::unique_ptr<Memory> token;
 };
 
 class NcclTransport final : public Transport {

@@ -38,12 +38,12 @@ void setOption(int fd, int level, int option, int value) {
 
 } // namespace
 
-TcpConnection::TcpConnection(int fd, std::chrono::milliseconds liveness) : fd(fd) {
-  int limit = int(std::max<int64_t>(liveness.count(), 100));
+TcpConnection::TcpConnection(int fd, const TransportOptions &options) : fd(fd) {
+  int limit = int(std::max<int64_t>(options.liveness.count(), 100));
   setOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   // The connection ends if the peer's machine does not acknowledge pings for this time. A stopped
   // process is not gone: its machine answers.
-  setOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, limit);
+  setOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, int(options.silence.count()));
   timeval patience{limit / 1000, long(limit % 1000) * 1000};
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 }
@@ -114,6 +114,8 @@ std::shared_ptr<addrinfo> gridloom::rt::resolve(const std::string &master,
         ErrorCode::InvalidArgument,
         "ranks on several machines need MASTER_ADDR and MASTER_PORT, an address of rank 0's "
         "machine and a free port of it; set both on all machines");
+  if (host.front() == '[' && host.back() == ']') // an IPv6 address, as URLs have it
+    host = host.substr(1, host.size() - 2);
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;

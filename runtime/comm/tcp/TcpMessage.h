@@ -6,6 +6,8 @@
 #ifndef GRIDLOOM_RUNTIME_COMM_TCP_TCPMESSAGE_H
 #define GRIDLOOM_RUNTIME_COMM_TCP_TCPMESSAGE_H
 
+#include "runtime/comm/Transport.h"
+
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -43,8 +45,8 @@ struct TcpMessage {
 class TcpConnection {
 public:
   /// Takes ownership of the socket; the connection ends if the peer's machine does not answer for
-  /// `liveness`.
-  TcpConnection(int fd, std::chrono::milliseconds liveness);
+  /// the time of silence.
+  TcpConnection(int fd, const TransportOptions &options);
   ~TcpConnection();
   TcpConnection(const TcpConnection &) = delete;
   TcpConnection &operator=(const TcpConnection &) = delete;

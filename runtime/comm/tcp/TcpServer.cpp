@@ -22,18 +22,22 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 static int listenAt(const std::string &master, const TransportOptions &options) {
-  std::shared_ptr<addrinfo> address =
+  std::shared_ptr<addrinfo> addresses =
       resolve(master, steady_clock::now() + options.deadline, options.whileJoining);
-  int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  int yes = 1;
-  if (fd >= 0) {
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
-      return fd;
+  int reason = 0;
+  for (const addrinfo *address = addresses.get(); address && reason != EADDRINUSE;
+       address = address->ai_next) {
+    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int yes = 1;
+    if (fd >= 0) {
+      setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+      if (bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
+        return fd;
+    }
+    reason = errno;
+    if (fd >= 0)
+      close(fd);
   }
-  int reason = errno;
-  if (fd >= 0)
-    close(fd);
   std::string advice = reason == EADDRNOTAVAIL ? "; MASTER_ADDR must be of rank 0's machine"
                        : reason == EADDRINUSE  ? "; choose another MASTER_PORT"
                                                : "";
@@ -83,13 +87,14 @@ void TcpServer::ping() {
 void TcpServer::run() {
   std::vector<pollfd> polls;
   milliseconds tick = std::clamp(options.liveness / 4, milliseconds(10), milliseconds(250));
-  auto nextPing = steady_clock::now();
+  auto nextPing = steady_clock::now(), nextAccept = nextPing;
   // After a failure the others only need to receive it.
   auto getPatience = [&] {
     return hasFailed ? std::min(options.deadline, milliseconds(1000)) : options.deadline;
   };
   while (!isStopping || (!isComplete() && steady_clock::now() < stopBegin + getPatience())) {
-    polls.assign({{listener, POLLIN, 0}, {isStopping ? -1 : wake[0], POLLIN, 0}});
+    bool accepts = steady_clock::now() >= nextAccept;
+    polls.assign({{accepts ? listener : -1, POLLIN, 0}, {isStopping ? -1 : wake[0], POLLIN, 0}});
     for (const Peer &peer : peers)
       polls.push_back({peer.connection->getFd(), POLLIN, 0});
     poll(polls.data(), polls.size(), int(tick.count()));
@@ -103,7 +108,8 @@ void TcpServer::run() {
         continue;
       bool isOpen = peer.connection->receive();
       peer.heard = steady_clock::now();
-      while (std::optional<TcpMessage> message = peer.connection->next())
+      while (std::optional<TcpMessage> message =
+                 peer.isGone ? std::nullopt : peer.connection->next())
         peer.rank < 0 ? greet(peer, *message) : handle(peer, *message);
       if (!isOpen)
         drop(peer);
@@ -112,16 +118,29 @@ void TcpServer::run() {
       ping();
       nextPing = steady_clock::now() + tick;
     }
+    dropStrangers();
     std::erase_if(peers, [](const Peer &peer) { return peer.isGone; });
-    if (polls[0].revents)
-      accept();
+    // Without a free descriptor the listener stays readable.
+    if (polls[0].revents && !accept())
+      nextAccept = steady_clock::now() + tick;
   }
 }
 
-void TcpServer::accept() {
+bool TcpServer::accept() {
   int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
   if (fd >= 0)
-    peers.push_back({std::make_unique<TcpConnection>(fd, options.liveness)});
+    peers.push_back({std::make_unique<TcpConnection>(fd, options)});
+  return fd >= 0;
+}
+
+/// Drops connections that do not say who they are, the oldest ones first if they are many: they
+/// take descriptors from the job.
+void TcpServer::dropStrangers() {
+  constexpr int spare = 64; // beside all ranks at once
+  int most = size + spare;
+  for (auto peer = peers.rbegin(); peer != peers.rend(); ++peer)
+    if (peer->rank < 0 && (--most < 0 || steady_clock::now() - peer->begin > options.silence))
+      peer->isGone = true;
 }
 
 /// Refuses a foreign connection; the job continues.

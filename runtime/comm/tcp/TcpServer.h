@@ -20,7 +20,7 @@ namespace gridloom::rt {
 /// its connection ends, and keeps each rank's progress.
 class TcpServer {
 public:
-  /// Listens only on the address that `master` names. Throws Unavailable if it is not this
+  /// Listens only on the first address of `master` that is this machine's. Throws Unavailable if it is not this
   /// machine's, or the port is taken.
   TcpServer(const std::string &master, std::string job, int size, const TransportOptions &options);
   /// Waits until all ranks have left or are silent, at most for the deadline.
@@ -31,7 +31,7 @@ private:
     std::unique_ptr<TcpConnection> connection;
     int rank = -1; // -1: no hello yet
     bool isGone = false;
-    std::chrono::steady_clock::time_point heard = std::chrono::steady_clock::now();
+    std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now(), heard = begin;
   };
   struct Stored {
     std::string text;
@@ -44,7 +44,8 @@ private:
   };
 
   void run();
-  void accept();
+  bool accept();
+  void dropStrangers();
   void greet(Peer &peer, const TcpMessage &hello);
   void handle(Peer &peer, const TcpMessage &message);
   void answer(Stored &stored, const Waiting &waiting);

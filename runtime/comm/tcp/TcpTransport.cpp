@@ -32,7 +32,7 @@ namespace {
 class Client {
 public:
   Client(int fd, int rank, const TransportOptions &options)
-      : connection(fd, options.liveness), rank(rank), options(options) {}
+      : connection(fd, options), rank(rank), options(options) {}
   ~Client();
 
   /// Sends Hello and waits for the answer.
@@ -361,17 +361,26 @@ static int tryConnect(const addrinfo &address, steady_clock::time_point end,
 
 static int connectTo(const std::string &master, const TransportOptions &options) {
   auto end = steady_clock::now() + options.deadline;
-  std::shared_ptr<addrinfo> address = resolve(master, end, options.whileJoining);
+  std::shared_ptr<addrinfo> addresses = resolve(master, end, options.whileJoining);
   while (true) {
-    int fd = tryConnect(*address, end, options.whileJoining);
-    if (fd >= 0)
-      return fd;
-    int reason = errno;
+    int reason = 0;
+    for (const addrinfo *address = addresses.get(); address; address = address->ai_next) {
+      // Several take turns: packets to one may be dropped.
+      auto limit =
+          addresses->ai_next ? std::min(end, steady_clock::now() + milliseconds(2000)) : end;
+      int fd = tryConnect(*address, limit, options.whileJoining);
+      if (fd >= 0)
+        return fd;
+      reason = errno;
+    }
     if (steady_clock::now() > end)
       throw Error(ErrorCode::DeadlineExceeded,
                   "rank 0 was not to be reached at " + master + " within " +
                       std::to_string(options.deadline.count()) + " ms: " + strerror(reason) +
-                      "; is MASTER_ADDR reachable, and its port open?");
+                      (reason == ECONNREFUSED
+                           ? "; rank 0 may have found another address for that name, such as "
+                             "127.0.1.1 in its /etc/hosts: give a number as MASTER_ADDR"
+                           : "; is MASTER_ADDR reachable, and its port open?"));
     if (options.whileJoining)
       options.whileJoining();
     std::this_thread::sleep_for(milliseconds(50));

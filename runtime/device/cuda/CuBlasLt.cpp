@@ -89,6 +89,7 @@ private:
   void makeDescriptors();
   Layout makeLayout(const ColumnMajor &matrix, int type);
   Choice choose(uint32_t alignment, AutotuneCache *tuning);
+  std::optional<Choice> chooseUnaligned(const MatmulProblem &problem);
   std::vector<Choice> guess(uint32_t alignment);
   std::string getKey(uint32_t alignment) const;
   std::optional<Choice> recall(AutotuneCache &tuning, const std::string &key, uint32_t alignment);
@@ -107,7 +108,8 @@ private:
   alignas(8) std::array<std::byte, 8> alpha = {}, beta = {};
   Desc desc = nullptr;
   Layout a = nullptr, b = nullptr, d = nullptr;
-  Choice aligned, unaligned;
+  Choice aligned;
+  std::optional<Choice> unaligned; // for pointers of less alignment, if the library has one
 };
 
 } // namespace
@@ -172,7 +174,7 @@ CuBlasLtMatmul::CuBlasLtMatmul(std::shared_ptr<const CuBlasLt> owner, const Matm
     uint32_t alignment = findAlignment(layout, elementBytes, outBytes);
     auto elementAlignment = static_cast<uint32_t>(elementBytes);
     aligned = choose(std::max(alignment, elementAlignment), tuning);
-    unaligned = alignment > elementAlignment ? choose(elementAlignment, nullptr) : aligned;
+    unaligned = alignment > elementAlignment ? chooseUnaligned(problem) : aligned;
   } catch (...) {
     release();
     throw;
@@ -285,6 +287,18 @@ Choice CuBlasLtMatmul::choose(uint32_t alignment, AutotuneCache *tuning) {
   return choices.front();
 }
 
+/// Few calls have such pointers, so it may be absent. With an activation the caller has a kernel to
+/// fall back to, and does without the library's epilogue.
+std::optional<Choice> CuBlasLtMatmul::chooseUnaligned(const MatmulProblem &problem) {
+  try {
+    return choose(static_cast<uint32_t>(elementBytes), nullptr);
+  } catch (const Error &) {
+    if (problem.epilogue.activation != Activation::None)
+      throw;
+    return std::nullopt;
+  }
+}
+
 //===----------------------------------------------------------------------===//
 // Measured choices
 //===----------------------------------------------------------------------===//
@@ -389,7 +403,12 @@ void CuBlasLtMatmul::run(CudaStream &stream, const MatmulOperands &operands, voi
   auto bits = reinterpret_cast<uintptr_t>(out);
   for (const void *pointer : {operands.lhs, operands.rhs, operands.bias, operands.residual})
     bits |= reinterpret_cast<uintptr_t>(pointer);
-  submit(stream, bits % aligned.alignment == 0 ? aligned : unaligned, operands, out);
+  bool isAligned = bits % aligned.alignment == 0;
+  if (!isAligned && !unaligned)
+    throw Error(ErrorCode::InvalidPlan, "cuBLASLt has no algorithm for " + description +
+                                            " of pointers that are aligned to less than " +
+                                            std::to_string(aligned.alignment) + " bytes");
+  submit(stream, isAligned ? aligned : *unaligned, operands, out);
 }
 
 void CuBlasLtMatmul::submit(CudaStream &stream, const Choice &choice,

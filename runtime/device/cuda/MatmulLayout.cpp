@@ -9,6 +9,7 @@
 #include "runtime/core/Error.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace gridloom::rt {
 
@@ -66,6 +67,9 @@ struct BatchDim {
 };
 } // namespace
 
+/// The largest batch of a call: cuBLASLt's is an int32_t.
+static constexpr int64_t mostBatch = std::numeric_limits<int32_t>::max();
+
 /// The batch dimensions, merged where they are contiguous in all three operands.
 static std::vector<BatchDim> mergeBatch(const MatmulProblem &problem) {
   std::vector<BatchDim> dims;
@@ -74,8 +78,9 @@ static std::vector<BatchDim> mergeBatch(const MatmulProblem &problem) {
     if (dim.size == 1)
       continue;
     auto continues = [&](int64_t outer, int64_t inner) { return outer == inner * dim.size; };
-    if (!dims.empty() && continues(dims.back().lhs, dim.lhs) &&
-        continues(dims.back().rhs, dim.rhs) && continues(dims.back().out, dim.out)) {
+    if (!dims.empty() && dims.back().size <= mostBatch / dim.size &&
+        continues(dims.back().lhs, dim.lhs) && continues(dims.back().rhs, dim.rhs) &&
+        continues(dims.back().out, dim.out)) {
       dim.size *= dims.back().size;
       dims.back() = dim;
     } else {
@@ -150,6 +155,9 @@ MatmulLayout layOutMatmul(const MatmulProblem &problem) {
                     "has an output whose rows overlap: " + std::to_string(layout.d.leading) +
                         " elements apart, " + std::to_string(layout.d.rows) + " long");
   layOutBatch(layout, mergeBatch(problem));
+  if (layout.batch > mostBatch)
+    throw makeError(problem, "has a batch of " + std::to_string(layout.batch) +
+                                 ", cuBLASLt takes at most " + std::to_string(mostBatch));
   return layout;
 }
 
