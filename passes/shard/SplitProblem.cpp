@@ -20,19 +20,19 @@ using namespace gridloom;
 using namespace gridloom::dist;
 
 /// Costs are whole hundredths of a picosecond.
-static constexpr double kCostsPerSecond = 1e14;
+static constexpr double kUnitsPerSecond = 1e14;
 /// Breaks ties: of equal choices the one that keeps less memory wins. Bytes that cost 1: the
 /// weights of a whole device take less than a microsecond.
 static constexpr int64_t kTieBytes = 1024;
 
 static solver::Cost toCost(double seconds) {
-  double cost = seconds * kCostsPerSecond;
+  double cost = seconds * kUnitsPerSecond;
   // Compared before rounding, which would overflow.
   return cost < static_cast<double>(solver::infiniteCost) ? std::llround(cost)
                                                           : solver::infiniteCost;
 }
 
-static double toSeconds(solver::Cost cost) { return static_cast<double>(cost) / kCostsPerSecond; }
+static double toSeconds(solver::Cost cost) { return static_cast<double>(cost) / kUnitsPerSecond; }
 
 solver::Cost SplitProblem::getTieBreak(RankedTensorType type, ShardingAttr sharding) const {
   return boundsTime ? 0 : getLocalBytes(type, sharding) / kTieBytes;
