@@ -223,6 +223,11 @@ TEST_F(SimulatorTest, LoopsInMicrobatchesAreBounded) {
   ASSERT_EQ(runs.size(), 1u);
   double expected = static_cast<double>(micro * trips) * getLaunchSeconds();
   EXPECT_NEAR(runs[0].seconds, expected, 1e-8 * expected);
+  // Sums are of all iterations, too.
+  EXPECT_NEAR(runs[0].stats.compute, 1e3 * expected, 1e-3 * expected);
+  ASSERT_EQ(runs[0].stages[0].steps.size(), 1u);
+  EXPECT_EQ(runs[0].stages[0].steps[0].times, micro * trips);
+  EXPECT_NEAR(runs[0].stages[0].steps[0].seconds, expected, 1e-6 * expected);
   EXPECT_LT(runs[0].stages[0].timed.size(), 1u << 19);
   ASSERT_EQ(runs[0].partial.size(), 2u);
   EXPECT_EQ(runs[0].partial[0].what, "iterations of a loop");
