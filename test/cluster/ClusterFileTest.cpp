@@ -198,6 +198,30 @@ TEST_F(ClusterFileTest, LinksThatAreWrong) {
   EXPECT_THAT(refuse(joined(R"(["gpu", "s"])")), HasSubstr("no links join device 2 with device 0"));
 }
 
+/// Numbers with which times would not be finite.
+TEST_F(ClusterFileTest, NumbersBeyondAnyMachine) {
+  for (const char *bandwidth : {"5e-324", "1e-10", "1e+31", "1e+308"})
+    EXPECT_THAT(
+        refuse(makePair(R"("latency_seconds": 0, "bytes_per_second": )" + std::string(bandwidth))),
+        HasSubstr("links[0]: 'bytes_per_second' is " + std::string(bandwidth) +
+                  "; it has to be from 1e-09 to 1e+30"));
+  EXPECT_THAT(refuse(makePair(R"("latency_seconds": 1e308, "bytes_per_second": 1)")),
+              HasSubstr("'latency_seconds' is 1e+308; it has to be from 0 to 1e+09"));
+  EXPECT_THAT(refuse(makeRanks("1e-300", "2")),
+              HasSubstr("'cores' is 1e-300; it has to be from 0.001 to 1e+06"));
+  std::string text = kMixed;
+  text.replace(text.find("1000000,"), 7, "0.5");
+  EXPECT_THAT(refuse(text), HasSubstr("'memory_bytes' is 0.5; it has to be from 1 to 1e+30"));
+  text = kMixed;
+  text.replace(text.find("1e12"), 4, "1e-300");
+  EXPECT_THAT(refuse(text), HasSubstr("device_kinds[0].flops_per_second.contraction: 'f32' is "
+                                      "1e-300; it has to be from 1e-09 to 1e+30"));
+  text = kMixed;
+  text.replace(text.find("[1, 0.5]"), 8, "[1, 1e-300]");
+  EXPECT_THAT(refuse(text), HasSubstr("'memory' has to be a list of [size, share], sizes in order "
+                                      "from 1e-9 to 1e30 and shares from 1e-9 to 1"));
+}
+
 /// A link entry of a group counts as one link per device of the group.
 TEST_F(ClusterFileTest, MoreLinksThanAreRead) {
   auto make = [](int lines) {
