@@ -68,8 +68,8 @@ static StageRun makeStageRun(plan::ProgramOp program, const Submission &submissi
   }
   for (auto [step, count] : llvm::zip_equal(run.steps, times))
     step.times = std::llround(count);
-  run.stats = rt::computeStats(run.makeTrace(0, /*named=*/false), 0, std::llround(seconds * 1e9),
-                               isPipeline);
+  run.stats =
+      rt::computeStats(run.makeTrace(0, /*named=*/false), 0, toNanoseconds(seconds), isPipeline);
   run.timed = std::move(timed);
   run.memory = traceMemory(program, submission, spans);
   return run;

@@ -261,6 +261,18 @@ TEST_F(SimulatorTest, MeasuredTimesTakeThePlaceOfEstimates) {
   EXPECT_EQ(sim::countMeasured(runs), std::pair(size_t(2), size_t(2)));
 }
 
+TEST_F(SimulatorTest, TimesThatNoIntegerHolds) {
+  std::string error;
+  std::string trace =
+      R"({"traceEvents": [{"ph": "X", "name": "negate", "cat": "compute", "dur": 1e30}]})";
+  std::optional<sim::MeasuredCosts> costs = sim::MeasuredCosts::parse(trace, "t.json", error);
+  ASSERT_TRUE(costs) << error;
+  auto runs = simulate(program(block(launch("%x", "%a") + launch("%a", "%y"))), &*costs);
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_DOUBLE_EQ(runs[0].seconds, 2e24);
+  EXPECT_GT(runs[0].stats.compute, 1e12);
+}
+
 TEST_F(SimulatorTest, TracesAreTheRuntimes) {
   auto runs = simulate(makeStage(0, 2, true) + makeStage(1, 2, false));
   std::string text;
