@@ -631,6 +631,9 @@ LogicalResult Compilation::runPhase(size_t index) {
 }
 
 LogicalResult Compilation::emit() {
+  // A dump of the allocate phase has not been checked in this compilation.
+  if (first == *findPhase("emit") && failed(checkMemory(computeMemory(*module))))
+    return failure();
   FailureOr<PlanFiles> plan = emitPlan(*module, options.output, *target, emitted);
   if (failed(plan))
     return failure();

@@ -103,6 +103,16 @@ def test_what_no_change_helps(tools, tmp_path):
     assert "the most are weights: split them over more devices" in refused.stderr
 
 
+def test_a_limit_holds_for_dumps(tools, tmp_path):
+    path = zoo.save(zoo.mlp([64, 64, 64], zoo.Random(0)), tmp_path / "m.onnx")
+    tools.call("compile", path, "--dim", "batch=1", "--stop-after", "allocate", "--dump-ir", tmp_path / "ir")
+    for phase, dump in [("schedule", "07-fuse.mlir"), ("emit", "09-allocate.mlir")]:
+        command = ["compile", "--start-from", phase, tmp_path / "ir" / dump, "-o", tmp_path / "m.plan", "--memory-limit", "512"]
+        refused = tools.call(*command, check=False)
+        assert refused.returncode == 1 and ", the limit is 512 bytes: weights " in refused.stderr
+    assert not (tmp_path / "m.plan").exists()
+
+
 def test_an_estimate_refuses_nothing_that_fits(tools, tmp_path):
     """On a GPU attention's scores are never stored and must not count."""
     config = zoo.Gpt2Config(layers=2, hidden=256, heads=16, vocabulary=50, positions=1024)
