@@ -234,6 +234,7 @@ std::string Compilation::fillImportOptions(ImportOptions &import,
   for (const std::string &dim : dims)
     if (std::string error = import.addDim(dim); !error.empty())
       return error;
+  import.mayLackWeights = mayLackWeights;
   import.unroll = options.unroll;
   import.isTraining = options.train.isOn;
   import.microbatches = options.train.isOn ? std::max<int64_t>(options.microbatches, 1) : 1;
@@ -349,7 +350,6 @@ LogicalResult Compilation::load() {
       return failure();
     }
     ImportOptions import;
-    import.mayLackWeights = mayLackWeights;
     if (std::string error = fillImportOptions(import, options.dims); !error.empty()) {
       fail(error);
       return failure();
