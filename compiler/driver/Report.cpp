@@ -258,6 +258,7 @@ void Compilation::printCollectives(llvm::raw_ostream &os, const sim::ProgramRun 
     int64_t calls = 0, bytes = 0;
   };
   std::map<std::pair<std::string, std::string>, std::map<int, Sum>> kinds;
+  CollectiveTimes simulated(std::span(&run, 1));
   for (const rt::PlannedCollective &collective : collectives) {
     if (collective.entry != run.entry || collective.dims != run.dims ||
         collective.kind == "recv") // its send is listed
@@ -265,8 +266,9 @@ void Compilation::printCollectives(llvm::raw_ostream &os, const sim::ProgramRun 
     std::string axes =
         collective.kind == "send" ? "between stages" : "over " + llvm::join(collective.axes, "+");
     Sum &sum = kinds[{collective.kind, axes}][collective.stage];
-    sum.calls += collective.times;
-    sum.bytes += collective.times * std::llround(costPlanned(collective).sent);
+    int64_t times = simulated.countRuns(collective);
+    sum.calls += times;
+    sum.bytes += times * std::llround(costPlanned(collective).sent);
   }
   if (kinds.empty())
     os << "  communication   none\n";
