@@ -78,6 +78,8 @@ private:
   void readDevices();
   void readCores(const Object &device, uint32_t first, int64_t count);
   void readSwitches();
+  void checkNames() const;
+  std::optional<Nodes> findInGroup(const std::string &name) const;
   Nodes findEnd(const Object &link, const json &end) const;
   void readLink(const Object &object);
 
@@ -302,22 +304,40 @@ void Reader::readSwitches() {
   }
 }
 
-/// A node by its name; "gpu/2" is the third of the devices called gpu.
+/// "gpu/2", the third of the devices called gpu.
+std::optional<Nodes> Reader::findInGroup(const std::string &name) const {
+  size_t slash = name.rfind('/');
+  if (slash == std::string::npos)
+    return std::nullopt;
+  auto found = nodes.find(name.substr(0, slash));
+  uint32_t index = 0;
+  const char *last = name.data() + name.size();
+  auto [stop, code] = std::from_chars(name.data() + slash + 1, last, index);
+  if (found == nodes.end() || !found->second.isGroup || code != std::errc() || stop != last ||
+      index >= found->second.count)
+    return std::nullopt;
+  return Nodes{found->second.first + index, 1, /*isGroup=*/false};
+}
+
+/// Refuses a node with the name of a group's device.
+void Reader::checkNames() const {
+  std::string taken;
+  for (const auto &[name, ignored] : nodes)
+    if (findInGroup(name) && (taken.empty() || name < taken))
+      taken = name;
+  if (!taken.empty())
+    root.refuse("the name '" + gridloom::makePrintable(taken) + "' is taken by a device of '" +
+                gridloom::makePrintable(taken.substr(0, taken.rfind('/'))) + "'");
+}
+
 Nodes Reader::findEnd(const Object &link, const json &end) const {
   if (!end.is_string())
     link.refuse("'ends' has to be two names");
   const auto &name = end.get_ref<const std::string &>();
   if (auto found = nodes.find(name); found != nodes.end())
     return found->second;
-  if (size_t slash = name.rfind('/'); slash != std::string::npos) {
-    auto found = nodes.find(name.substr(0, slash));
-    uint32_t index = 0;
-    const char *last = name.data() + name.size();
-    auto [stop, code] = std::from_chars(name.data() + slash + 1, last, index);
-    if (found != nodes.end() && found->second.isGroup && code == std::errc() && stop == last &&
-        index < found->second.count)
-      return {found->second.first + index, 1, /*isGroup=*/false};
-  }
+  if (std::optional<Nodes> found = findInGroup(name))
+    return *found;
   std::vector<std::string> known;
   for (const auto &[other, ignored] : nodes)
     known.push_back(other);
@@ -373,6 +393,7 @@ Cluster Reader::read() {
     }
   readDevices();
   readSwitches();
+  checkNames();
   if (root.has("links"))
     for (const Object &link : root.getObjects("links"))
       readLink(link);

@@ -146,6 +146,11 @@ TEST_F(ClusterFileTest, FieldsThatAreWrong) {
   EXPECT_THAT(
       refuse(R"({"devices": [{"name": "a", "kind": "cpu"}, {"name": "a", "kind": "cpu"}]})"),
       HasSubstr("devices[1]: the name 'a' is taken"));
+  const std::string group = R"({"name": "a", "kind": "cpu", "count": 2})",
+                    lone = R"({"name": "a/1", "kind": "cpu"})";
+  for (const std::string &both : {group + ", " + lone, lone + ", " + group})
+    EXPECT_THAT(refuse("{\"devices\": [" + both + "]}"),
+                HasSubstr("the name 'a/1' is taken by a device of 'a'"));
   for (const char *count : {"0", "-1", "1.5", "\"2\"", "null", "1048577"})
     EXPECT_THAT(refuse(R"({"devices": [{"name": "a", "kind": "cpu", "count": )" +
                        std::string(count) + "}]}"),
