@@ -292,10 +292,10 @@ void Compilation::printEstimates(llvm::raw_ostream &os) const {
     all += run.seconds;
   // A GPU's steps take fractions of a millisecond.
   int digits = all < 1e-3 * static_cast<double>(runs.size()) ? 3 : 1;
-  std::string machine = getMachineName() == "cpu" ? "" : " on " + getMachineName();
+  std::string machine = getMachineName() == "cpu" ? "" : " on " + makePrintable(getMachineName());
   for (const sim::ProgramRun &run : llvm::ArrayRef(runs).take_front(most)) {
     std::string dims = runs.size() > 1 ? run.dims : "";
-    os << "  estimate        " << nameProgram(run.entry, dims) << machine
+    os << "  estimate        " << makePrintable(nameProgram(run.entry, dims)) << machine
        << llvm::format(": %.*f ms (compute %.*f, comm %.*f, exposed %.*f, bubble %.0f%%)\n", digits,
                        toMs(run.seconds), digits, run.stats.compute, digits,
                        run.stats.communication, digits, run.stats.exposed, 100 * run.stats.bubble);
@@ -305,7 +305,7 @@ void Compilation::printEstimates(llvm::raw_ostream &os) const {
     std::vector<sim::StepSum> steps = sim::sumSteps(run);
     for (const sim::StepSum &step : llvm::ArrayRef(steps).take_front(3))
       os << llvm::format("  costly          %.3g ms  %s  %s\n", toMs(step.seconds),
-                         step.name.c_str(), step.node.c_str());
+                         makePrintable(step.name).c_str(), makePrintable(step.node).c_str());
   }
   if (runs.size() > 1)
     os << "  estimate        all " << runs.size() << " specialisations" << machine
