@@ -197,10 +197,13 @@ std::string Compilation::getClusterFlag() const {
                                     : "";
 }
 
-/// That --mesh can be read.
+/// Checks that --mesh can be read, and writes it without spaces.
 LogicalResult Compilation::checkMesh() {
   OwningOpRef<ModuleOp> nowhere = ModuleOp::create(UnknownLoc::get(&context));
-  return failure(failed(parseMesh(*nowhere, options.mesh)));
+  FailureOr<MeshSpec> mesh = parseMesh(*nowhere, options.mesh);
+  if (succeeded(mesh))
+    options.mesh = gridloom::print(*mesh);
+  return mesh;
 }
 
 /// Reads the cluster that the options name.
