@@ -29,6 +29,15 @@ struct Refusal {
   std::string why;
 };
 
+/// The least and the most of a number, far beyond any machine: with them all times are finite.
+struct Range {
+  double least, most;
+  bool has(double number) const { return number >= least && number <= most; }
+};
+constexpr Range kSeconds = {0, 1e9}, kPerSecond = {1e-9, 1e30}, kBytes = {1, 1e30},
+                kCores = {1e-3, 1e6}, kUnhidden = {0, HUGE_VAL}, kSizes = {1e-9, 1e30},
+                kShares = {1e-9, 1};
+
 /// An object of the file, with its place there.
 struct Object {
   const json &value;
@@ -42,8 +51,8 @@ struct Object {
   bool has(const char *field) const { return value.contains(field); }
   const json &get(const char *field) const;
   std::string getText(const char *field) const;
-  /// A finite number: above 0, or from 0 on.
-  double getNumber(const char *field, bool mayBeZero) const;
+  /// A number in the range, where 0 is only allowed if the range begins with it.
+  double getNumber(const char *field, Range range) const;
   int64_t getCount(const char *field) const;
   Object getObject(const char *field) const;
   std::vector<Object> getObjects(const char *field) const;
@@ -69,6 +78,8 @@ private:
   void readDevices();
   void readCores(const Object &device, uint32_t first, int64_t count);
   void readSwitches();
+  void checkNames() const;
+  std::optional<Nodes> findInGroup(const std::string &name) const;
   Nodes findEnd(const Object &link, const json &end) const;
   void readLink(const Object &object);
 
@@ -107,12 +118,18 @@ std::string Object::getText(const char *field) const {
   return text.get<std::string>();
 }
 
-double Object::getNumber(const char *field, bool mayBeZero) const {
+double Object::getNumber(const char *field, Range range) const {
   const json &number = get(field);
   double read = number.is_number() ? number.get<double>() : -1;
+  bool mayBeZero = range.least == 0;
+  std::string given = "'" + std::string(field) + "' is " + number.dump().substr(0, 40);
   if (!number.is_number() || !std::isfinite(read) || read < 0 || (read == 0 && !mayBeZero))
-    refuse("'" + std::string(field) + "' is " + number.dump().substr(0, 40) +
-           "; it has to be a number " + (mayBeZero ? "of at least 0" : "above 0"));
+    refuse(given + "; it has to be a number " + (mayBeZero ? "of at least 0" : "above 0"));
+  if (!range.has(read)) {
+    char limits[64];
+    snprintf(limits, sizeof limits, "; it has to be from %g to %g", range.least, range.most);
+    refuse(given + limits);
+  }
   return read;
 }
 
@@ -152,11 +169,13 @@ static EfficiencyCurve readCurve(const Object &object, const char *field) {
       break;
     }
     curve.points.emplace_back(point[0].get<double>(), point[1].get<double>());
+    isSound = kSizes.has(curve.points.back().first) && kShares.has(curve.points.back().second);
   }
   if (!isSound || !curve.isSound())
-    object.refuse("'" + std::string(field) +
-                  "' has to be a list of [size, share], sizes in order and shares above 0 and at "
-                  "most 1");
+    object.refuse(
+        "'" + std::string(field) +
+        "' has to be a list of [size, share], sizes in order from 1e-9 to 1e30 and shares "
+        "from 1e-9 to 1");
   return curve;
 }
 
@@ -169,10 +188,19 @@ static void readRates(const Object &object, DeviceKind &kind) {
     rates.requireFields({kTypeNames.begin(), kTypeNames.end()});
     for (size_t type = 0; type < kTypeNames.size(); ++type)
       if (rates.has(kTypeNames[type]))
-        kind.flopsPerSecond[work][type] = rates.getNumber(kTypeNames[type], /*mayBeZero=*/false);
+        kind.flopsPerSecond[work][type] = rates.getNumber(kTypeNames[type], kPerSecond);
   }
   if (kind.flopsPerSecond[0][static_cast<size_t>(NumberType::F32)] == 0)
     object.refuse("field 'contraction.f32' is missing");
+}
+
+/// By the unit in the field's name.
+static Range getRange(const NumberField &field) {
+  std::string_view name = field.name;
+  return field.isShare                  ? kUnhidden
+         : name.ends_with("per_second") ? kPerSecond
+         : name.ends_with("seconds")    ? kSeconds
+                                        : kCores;
 }
 
 static DeviceKind readKind(const Object &object) {
@@ -186,11 +214,11 @@ static DeviceKind readKind(const Object &object) {
   if (object.has("target"))
     kind.target = object.getText("target");
   if (object.has("memory_bytes"))
-    kind.memoryBytes = static_cast<int64_t>(
-        std::min(object.getNumber("memory_bytes", /*mayBeZero=*/false), 0x1p62));
+    kind.memoryBytes =
+        static_cast<int64_t>(std::min(object.getNumber("memory_bytes", kBytes), 0x1p62));
   for (const NumberField &field : getNumberFields())
     if (!field.mayBeAbsent || object.has(field.name)) {
-      kind.*field.member = object.getNumber(field.name, field.mayBeZero);
+      kind.*field.member = object.getNumber(field.name, getRange(field));
       if (field.isShare && kind.*field.member > 1)
         object.refuse("'" + std::string(field.name) + "' is a share, at most 1");
     }
@@ -276,22 +304,40 @@ void Reader::readSwitches() {
   }
 }
 
-/// A node by its name; "gpu/2" is the third of the devices called gpu.
+/// "gpu/2", the third of the devices called gpu.
+std::optional<Nodes> Reader::findInGroup(const std::string &name) const {
+  size_t slash = name.rfind('/');
+  if (slash == std::string::npos)
+    return std::nullopt;
+  auto found = nodes.find(name.substr(0, slash));
+  uint32_t index = 0;
+  const char *last = name.data() + name.size();
+  auto [stop, code] = std::from_chars(name.data() + slash + 1, last, index);
+  if (found == nodes.end() || !found->second.isGroup || code != std::errc() || stop != last ||
+      index >= found->second.count)
+    return std::nullopt;
+  return Nodes{found->second.first + index, 1, /*isGroup=*/false};
+}
+
+/// Refuses a node with the name of a group's device.
+void Reader::checkNames() const {
+  std::string taken;
+  for (const auto &[name, ignored] : nodes)
+    if (findInGroup(name) && (taken.empty() || name < taken))
+      taken = name;
+  if (!taken.empty())
+    root.refuse("the name '" + gridloom::makePrintable(taken) + "' is taken by a device of '" +
+                gridloom::makePrintable(taken.substr(0, taken.rfind('/'))) + "'");
+}
+
 Nodes Reader::findEnd(const Object &link, const json &end) const {
   if (!end.is_string())
     link.refuse("'ends' has to be two names");
   const auto &name = end.get_ref<const std::string &>();
   if (auto found = nodes.find(name); found != nodes.end())
     return found->second;
-  if (size_t slash = name.rfind('/'); slash != std::string::npos) {
-    auto found = nodes.find(name.substr(0, slash));
-    uint32_t index = 0;
-    const char *last = name.data() + name.size();
-    auto [stop, code] = std::from_chars(name.data() + slash + 1, last, index);
-    if (found != nodes.end() && found->second.isGroup && code == std::errc() && stop == last &&
-        index < found->second.count)
-      return {found->second.first + index, 1, /*isGroup=*/false};
-  }
+  if (std::optional<Nodes> found = findInGroup(name))
+    return *found;
   std::vector<std::string> known;
   for (const auto &[other, ignored] : nodes)
     known.push_back(other);
@@ -311,11 +357,11 @@ void Reader::readLink(const Object &object) {
   Nodes from = findEnd(object, ends[0]), to = findEnd(object, ends[1]);
   if (from.count > 1 && to.count > 1)
     object.refuse("both ends are groups of devices; join them by a switch");
-  double there = object.getNumber("bytes_per_second", /*mayBeZero=*/false);
+  double there = object.getNumber("bytes_per_second", kPerSecond);
   double back = object.has("bytes_per_second_back")
-                    ? object.getNumber("bytes_per_second_back", /*mayBeZero=*/false)
+                    ? object.getNumber("bytes_per_second_back", kPerSecond)
                     : there;
-  double latency = object.getNumber("latency_seconds", /*mayBeZero=*/true);
+  double latency = object.getNumber("latency_seconds", kSeconds);
   // A line may stand for a million links, and a file have many lines.
   uint32_t added = std::max(from.count, to.count);
   if (int64_t links = int64_t(cluster.links.size()) + added; links > kMaxLinks)
@@ -347,6 +393,7 @@ Cluster Reader::read() {
     }
   readDevices();
   readSwitches();
+  checkNames();
   if (root.has("links"))
     for (const Object &link : root.getObjects("links"))
       readLink(link);

@@ -197,10 +197,13 @@ std::string Compilation::getClusterFlag() const {
                                     : "";
 }
 
-/// That --mesh can be read.
+/// Checks that --mesh can be read, and writes it without spaces.
 LogicalResult Compilation::checkMesh() {
   OwningOpRef<ModuleOp> nowhere = ModuleOp::create(UnknownLoc::get(&context));
-  return failure(failed(parseMesh(*nowhere, options.mesh)));
+  FailureOr<MeshSpec> mesh = parseMesh(*nowhere, options.mesh);
+  if (succeeded(mesh))
+    options.mesh = gridloom::print(*mesh);
+  return mesh;
 }
 
 /// Reads the cluster that the options name.
@@ -234,6 +237,7 @@ std::string Compilation::fillImportOptions(ImportOptions &import,
   for (const std::string &dim : dims)
     if (std::string error = import.addDim(dim); !error.empty())
       return error;
+  import.mayLackWeights = mayLackWeights;
   import.unroll = options.unroll;
   import.isTraining = options.train.isOn;
   import.microbatches = options.train.isOn ? std::max<int64_t>(options.microbatches, 1) : 1;
@@ -349,7 +353,6 @@ LogicalResult Compilation::load() {
       return failure();
     }
     ImportOptions import;
-    import.mayLackWeights = mayLackWeights;
     if (std::string error = fillImportOptions(import, options.dims); !error.empty()) {
       fail(error);
       return failure();
@@ -429,6 +432,9 @@ LogicalResult Compilation::checkChoice() {
     emitWarning(module->getLoc()) << "--microbatches " << options.microbatches
                                   << " does nothing: the plan has no pipeline; add an axis pipe to "
                                      "--mesh, e.g. pipe=2";
+  if (options.certifies && !choice.bound)
+    emitWarning(module->getLoc()) << "--certify does nothing: there is one candidate; give "
+                                     "--devices, or a --mesh of axes such as x=2,y=2";
   if (options.chunkMatmul && choice.options.mesh.empty())
     emitWarning(module->getLoc()) << "--chunk-matmul " << options.chunkMatmul
                                   << " does nothing: the plan is for one device";
@@ -631,6 +637,9 @@ LogicalResult Compilation::runPhase(size_t index) {
 }
 
 LogicalResult Compilation::emit() {
+  // A dump of the allocate phase has not been checked in this compilation.
+  if (first == *findPhase("emit") && failed(checkMemory(computeMemory(*module))))
+    return failure();
   FailureOr<PlanFiles> plan = emitPlan(*module, options.output, *target, emitted);
   if (failed(plan))
     return failure();

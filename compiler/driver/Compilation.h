@@ -59,6 +59,7 @@ private:
   // StrategyFiles.cpp
   mlir::LogicalResult checkSaving();
   mlir::LogicalResult checkSeeds();
+  mlir::LogicalResult checkPlanning();
   /// Reads the strategy file of the options, and checks them against it.
   mlir::LogicalResult checkStrategy();
   /// Gives the strategy file this model's names; warns if it is for another graph.

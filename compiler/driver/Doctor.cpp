@@ -151,6 +151,8 @@ static std::string describeCall(const CompileOptions &options) {
     add("--accumulate", std::to_string(options.train.accumulate));
   if (options.zero)
     add("--zero", std::to_string(options.zero));
+  if (options.bucketSize != CompileOptions().bucketSize)
+    add("--bucket-size", std::to_string(options.bucketSize));
   return call;
 }
 

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "cluster/Presets.h"
 #include "compiler/driver/Compilation.h"
+#include "compiler/driver/Ties.h"
 #include "dialects/loom/FirstError.h"
 #include "dialects/plan/Plan.h"
 #include "support/Text.h"
@@ -195,9 +196,11 @@ std::optional<uint64_t> Compilation::tryChange(const Change &change, int64_t lim
     if (!fillImportOptions(import, change.dims).empty())
       return std::nullopt;
     imported = importOnnx(context, options.input, import);
+    if (!imported || !tieWeights(*imported, options.input, options.train).empty())
+      return std::nullopt;
     PassManager pm(&context);
     getPhases()[*findPhase("simplify")].addPasses(pm, makePhaseContext({}));
-    if (!imported || failed(pm.run(*imported)))
+    if (failed(pm.run(*imported)))
       return std::nullopt;
     program = *imported;
   }

@@ -258,6 +258,7 @@ void Compilation::printCollectives(llvm::raw_ostream &os, const sim::ProgramRun 
     int64_t calls = 0, bytes = 0;
   };
   std::map<std::pair<std::string, std::string>, std::map<int, Sum>> kinds;
+  CollectiveTimes simulated(std::span(&run, 1));
   for (const rt::PlannedCollective &collective : collectives) {
     if (collective.entry != run.entry || collective.dims != run.dims ||
         collective.kind == "recv") // its send is listed
@@ -265,8 +266,9 @@ void Compilation::printCollectives(llvm::raw_ostream &os, const sim::ProgramRun 
     std::string axes =
         collective.kind == "send" ? "between stages" : "over " + llvm::join(collective.axes, "+");
     Sum &sum = kinds[{collective.kind, axes}][collective.stage];
-    sum.calls += collective.times;
-    sum.bytes += collective.times * std::llround(costPlanned(collective).sent);
+    int64_t times = simulated.countRuns(collective);
+    sum.calls += times;
+    sum.bytes += times * std::llround(costPlanned(collective).sent);
   }
   if (kinds.empty())
     os << "  communication   none\n";
@@ -290,10 +292,10 @@ void Compilation::printEstimates(llvm::raw_ostream &os) const {
     all += run.seconds;
   // A GPU's steps take fractions of a millisecond.
   int digits = all < 1e-3 * static_cast<double>(runs.size()) ? 3 : 1;
-  std::string machine = getMachineName() == "cpu" ? "" : " on " + getMachineName();
+  std::string machine = getMachineName() == "cpu" ? "" : " on " + makePrintable(getMachineName());
   for (const sim::ProgramRun &run : llvm::ArrayRef(runs).take_front(most)) {
     std::string dims = runs.size() > 1 ? run.dims : "";
-    os << "  estimate        " << nameProgram(run.entry, dims) << machine
+    os << "  estimate        " << makePrintable(nameProgram(run.entry, dims)) << machine
        << llvm::format(": %.*f ms (compute %.*f, comm %.*f, exposed %.*f, bubble %.0f%%)\n", digits,
                        toMs(run.seconds), digits, run.stats.compute, digits,
                        run.stats.communication, digits, run.stats.exposed, 100 * run.stats.bubble);
@@ -303,7 +305,7 @@ void Compilation::printEstimates(llvm::raw_ostream &os) const {
     std::vector<sim::StepSum> steps = sim::sumSteps(run);
     for (const sim::StepSum &step : llvm::ArrayRef(steps).take_front(3))
       os << llvm::format("  costly          %.3g ms  %s  %s\n", toMs(step.seconds),
-                         step.name.c_str(), step.node.c_str());
+                         makePrintable(step.name).c_str(), makePrintable(step.node).c_str());
   }
   if (runs.size() > 1)
     os << "  estimate        all " << runs.size() << " specialisations" << machine

@@ -100,20 +100,31 @@ CollectiveTimes::CollectiveTimes(std::span<const sim::ProgramRun> runs) {
       std::vector<sim::Overlap> overlaps = sim::findOverlaps(stage);
       for (auto [step, overlap] : llvm::zip_equal(stage.steps, overlaps))
         if (step.isCommunication)
-          times.try_emplace(
-              {run.entry, run.dims, stage.stage, step.name},
-              Time{step.seconds, overlap.exposed, overlap.waiting, describeBeside(stage, overlap)});
+          times.try_emplace({run.entry, run.dims, stage.stage, step.name},
+                            Time{step.times, step.seconds, overlap.exposed, overlap.waiting,
+                                 describeBeside(stage, overlap)});
     }
 }
 
-void CollectiveTimes::addTo(Object &object, const rt::PlannedCollective &collective) const {
+const CollectiveTimes::Time *CollectiveTimes::find(const rt::PlannedCollective &collective) const {
   // Steps of communication are named by kind and number.
   auto found = times.find({collective.entry, collective.dims, collective.stage,
                            collective.kind + " #" + std::to_string(collective.sequence)});
-  if (found == times.end())
-    return; // of a branch, only the more expensive body is simulated
-  object["time_us"] = toUs(found->second.seconds);
-  object["exposed_us"] = toUs(found->second.exposed);
-  object["waiting_us"] = toUs(found->second.waiting);
-  object["hidden_behind"] = Array(found->second.hiddenBehind);
+  return found == times.end() ? nullptr : &found->second;
+}
+
+int64_t CollectiveTimes::countRuns(const rt::PlannedCollective &collective) const {
+  const Time *found = find(collective);
+  return found ? found->times : collective.times;
+}
+
+void CollectiveTimes::addTo(Object &object, const rt::PlannedCollective &collective) const {
+  const Time *found = find(collective);
+  if (!found)
+    return;
+  object["times"] = found->times;
+  object["time_us"] = toUs(found->seconds);
+  object["exposed_us"] = toUs(found->exposed);
+  object["waiting_us"] = toUs(found->waiting);
+  object["hidden_behind"] = Array(found->hiddenBehind);
 }

@@ -31,16 +31,22 @@ llvm::json::Array describeStages(std::span<const sim::ProgramRun> runs,
 class CollectiveTimes {
 public:
   explicit CollectiveTimes(std::span<const sim::ProgramRun> runs);
-  /// Adds, in microseconds over all runs of the collective: its time, the part of that in which
-  /// nothing computes, the time in which nothing computes because it waits for another stage, and
-  /// the computation that hides most of it.
+  /// How often a step runs the collective at most: a plan's own count leaves loops out.
+  int64_t countRuns(const rt::PlannedCollective &collective) const;
+  /// Sets how often it runs, and adds, in microseconds over all runs: its time, the part of that in
+  /// which nothing computes, the time in which nothing computes because it waits for another stage,
+  /// and the computation that hides most of it.
   void addTo(llvm::json::Object &object, const rt::PlannedCollective &collective) const;
 
 private:
   struct Time {
+    int64_t times;
     double seconds, exposed, waiting;
     llvm::json::Array hiddenBehind;
   };
+  /// Null if the collective is in a branch of which the other body is simulated.
+  const Time *find(const rt::PlannedCollective &collective) const;
+
   std::map<std::tuple<std::string, std::string, int64_t, std::string>, Time> times;
 };
 

@@ -42,7 +42,7 @@ LogicalResult Compilation::checkSeeds() {
 }
 
 LogicalResult Compilation::checkStrategy() {
-  if (failed(checkSaving()) || failed(checkSeeds()))
+  if (failed(checkSaving()) || failed(checkSeeds()) || failed(checkPlanning()))
     return failure();
   if (!StringRef(options.strategy).ends_with(kSuffix))
     return success();

@@ -159,7 +159,7 @@ static std::string getRefusal(const std::string &messages) {
 static int64_t countDevices(StringRef mesh) {
   int64_t devices = 1, size;
   for (StringRef axis : llvm::split(mesh, ','))
-    if (!axis.split('=').second.getAsInteger(10, size))
+    if (!axis.split('=').second.trim().getAsInteger(10, size))
       devices *= size;
   return devices;
 }

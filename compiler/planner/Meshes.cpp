@@ -6,9 +6,11 @@
 #include "compiler/planner/Meshes.h"
 
 #include "dialects/dist/Sharding.h"
+#include "support/Text.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/JSON.h"
 
 #include <set>
 
@@ -29,8 +31,10 @@ FailureOr<MeshSpec> gridloom::parseMesh(ModuleOp module, StringRef text) {
     if (text.empty()) // one device
       continue;
     auto [name, number] = part.split('=');
+    name = name.trim();
     int64_t size;
-    if (name.empty() || number.getAsInteger(10, size) || size < 1) {
+    bool isText = llvm::json::isUTF8(name) && makePrintable(name.str()) == name;
+    if (name.empty() || !isText || number.trim().getAsInteger(10, size) || size < 1) {
       module.emitError("cannot read '")
           << part << "' in --mesh; write name=size, e.g. data=2,model=2";
       return failure();

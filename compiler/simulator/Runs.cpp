@@ -14,7 +14,9 @@
 using namespace gridloom;
 using namespace gridloom::sim;
 
-static int64_t toNanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+int64_t gridloom::sim::toNanoseconds(double seconds) {
+  return std::llround(std::min(seconds * 1e9, 0x1p62));
+}
 
 std::vector<rt::TraceEvent> StageRun::makeTrace(double from, bool named) const {
   std::vector<rt::TraceEvent> events;

@@ -14,6 +14,9 @@
 
 namespace gridloom::sim {
 
+/// Whole nanoseconds, at most 2^62: 146 years.
+int64_t toNanoseconds(double seconds);
+
 /// Bytes of a device over time.
 struct MemoryCurve {
   /// Weights, states, inputs and outputs of all programs of the stage, which stay all the time.

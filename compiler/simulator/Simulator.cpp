@@ -24,20 +24,53 @@ static int64_t getFirstRank(int64_t stage, ModuleOp module, const dist::Mesh &me
   return placed.empty() ? stage : stage * placed.front().stride;
 }
 
+/// The time of a turn's step if its loops' other iterations were run before it, each as long as
+/// those that are run: times in such loops are stretched from the loops' beginnings.
+static double stretch(double seconds, const Turn &turn, const Submission &submission,
+                      const std::vector<std::vector<Span>> &spans) {
+  for (size_t i = turn.loop; i != PartialLoop::none; i = submission.partialLoops[i].around) {
+    const PartialLoop &loop = submission.partialLoops[i];
+    double begin = spans.front()[loop.begin].end;
+    seconds = begin + (seconds - begin) * (1 + loop.repeats);
+  }
+  return seconds;
+}
+
+/// The number of runs that a turn stands for.
+static double countRuns(const Turn &turn, const Submission &submission) {
+  double runs = 1;
+  for (size_t i = turn.loop; i != PartialLoop::none; i = submission.partialLoops[i].around)
+    runs *= 1 + submission.partialLoops[i].repeats;
+  return runs;
+}
+
+/// The stage's part of a run that takes `seconds`. Sums are of all iterations, the timed steps are
+/// those that were run.
 static StageRun makeStageRun(plan::ProgramOp program, const Submission &submission,
-                             const std::vector<std::vector<Span>> &spans) {
+                             const std::vector<std::vector<Span>> &spans, double seconds,
+                             bool isPipeline) {
   StageRun run;
   run.stage = static_cast<int64_t>(program.getStage());
   for (const Step &step : submission.steps)
     run.steps.push_back({step.kind, step.name, step.node, submission.streams[step.stream].getName(),
                          step.over, step.isCommunication, step.isTransfer, step.isMeasured,
                          step.bytes});
+  std::vector<TimedStep> timed;
+  std::vector<double> times(run.steps.size());
   for (const Turn &turn : submission.turns) {
     const Span &span = spans[turn.stream][turn.item];
-    run.timed.push_back({turn.step, turn.iteration, span.begin, span.end, span.met});
-    ++run.steps[turn.step].times;
-    run.steps[turn.step].seconds += span.end - span.met;
+    auto whole = [&](double at) { return stretch(at, turn, submission, spans); };
+    timed.push_back({turn.step, turn.iteration, span.begin, span.end, span.met});
+    run.timed.push_back(
+        {turn.step, turn.iteration, whole(span.begin), whole(span.end), whole(span.met)});
+    times[turn.step] += countRuns(turn, submission);
+    run.steps[turn.step].seconds += whole(span.end) - whole(span.met);
   }
+  for (auto [step, count] : llvm::zip_equal(run.steps, times))
+    step.times = std::llround(count);
+  run.stats =
+      rt::computeStats(run.makeTrace(0, /*named=*/false), 0, toNanoseconds(seconds), isPipeline);
+  run.timed = std::move(timed);
   run.memory = traceMemory(program, submission, spans);
   return run;
 }
@@ -64,10 +97,9 @@ static FailureOr<ProgramRun> simulateFirst(ArrayRef<plan::ProgramOp> stages, con
   bool isPipeline = stages.size() > 1;
   std::vector<rt::RunStats> stats;
   for (auto [program, submission, spans] : llvm::zip_equal(stages, submissions, timeline->spans)) {
-    StageRun &run = result.stages.emplace_back(makeStageRun(program, submission, spans));
+    StageRun &run = result.stages.emplace_back(
+        makeStageRun(program, submission, spans, timeline->seconds, isPipeline));
     run.rank = getFirstRank(run.stage, first->getParentOfType<ModuleOp>(), mesh);
-    run.stats = rt::computeStats(run.makeTrace(0, /*named=*/false), 0,
-                                 std::llround(timeline->seconds * 1e9), isPipeline);
     stats.push_back(run.stats);
     for (const PartialRun &loop : submission.loops)
       if (!llvm::is_contained(result.partial, loop))

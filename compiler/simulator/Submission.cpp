@@ -101,6 +101,7 @@ private:
   llvm::DenseMap<std::pair<int64_t, int64_t>, int64_t> recordings;
   llvm::SmallVector<int64_t, 2> turns;
   int64_t numRecordings = 0, numMeetings = 0, numTurns = 0;
+  size_t partialLoop = PartialLoop::none; ///< the innermost one around what is visited
 };
 
 } // namespace
@@ -224,14 +225,23 @@ void Submitter::visitLoop(plan::WhileOp loop, int64_t iteration) {
   if (run < trips && !llvm::is_contained(submission.loops, partial))
     submission.loops.push_back(partial);
   meet();
+  size_t around = partialLoop;
+  double repeats =
+      static_cast<double>(trips - run) / static_cast<double>(std::max<int64_t>(1, run));
+  if (run < trips) {
+    partialLoop = submission.partialLoops.size();
+    submission.partialLoops.push_back(
+        {submission.stage.streams.front().size() - 1, repeats, around});
+  }
   for (int64_t i = 0; i < run; ++i) {
     visitTurn(body, iteration);
     Item &end = meet();
     if (i + 1 < run || run == trips)
       continue;
     end.since = begin;
-    end.repeats = static_cast<double>(trips - run) / static_cast<double>(run);
+    end.repeats = repeats;
   }
+  partialLoop = around;
 }
 
 void Submitter::visitBranch(plan::IfOp branch, int64_t iteration) {
@@ -263,7 +273,7 @@ void Submitter::visitStep(Operation *op, int64_t iteration) {
   }
   size_t place = submission.stage.streams[step.stream].size();
   add(op, std::move(item));
-  submission.turns.push_back({index, iteration, turns, step.stream, place});
+  submission.turns.push_back({index, iteration, turns, step.stream, place, partialLoop});
 }
 
 void Submitter::visit(Block &block, int64_t iteration) {

@@ -33,6 +33,14 @@ struct Step {
   double getSecondsAlone() const;
 };
 
+/// A run of a loop of which only some iterations are run.
+struct PartialLoop {
+  static constexpr size_t none = ~size_t(0);
+  size_t begin;   ///< the item of the first stream at which all streams meet before it
+  double repeats; ///< times that its end waits for what was run to pass again
+  size_t around;  ///< the number of the innermost such loop around it, or none
+};
+
 /// One run of a step.
 struct Turn {
   size_t step;
@@ -40,6 +48,7 @@ struct Turn {
   /// Unique numbers of the iterations, of repeats and loops around it, outermost first.
   llvm::SmallVector<int64_t, 2> turns;
   size_t stream, item; ///< its position in the stage
+  size_t loop;         ///< of the innermost partial loop around it, or none
 };
 
 /// What one rank of a stage submits to its streams.
@@ -47,8 +56,9 @@ struct Submission {
   Stage stage;
   std::vector<plan::StreamAttr> streams;
   std::vector<Step> steps;
-  std::vector<Turn> turns;       ///< in the order of submission
-  std::vector<PartialRun> loops; ///< loops of which only some iterations are run
+  std::vector<Turn> turns; ///< in the order of submission
+  std::vector<PartialLoop> partialLoops;
+  std::vector<PartialRun> loops; ///< the same for people, equal ones once
 };
 
 /// The number of micro-batches of a program, and the most steps of one of them.

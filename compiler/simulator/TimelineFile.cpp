@@ -19,8 +19,6 @@ using nlohmann::json;
 /// The most of all programs of a plan together, about a megabyte of text.
 static constexpr size_t kMostBlocks = 20'000, kMostPoints = 4'000;
 
-static int64_t toNanoseconds(double seconds) { return std::llround(seconds * 1e9); }
-
 /// One lane per stream, in the order of their first steps.
 static std::vector<rt::Lane> makeLanes(const StageRun &stage, std::vector<std::string> &streams) {
   std::vector<rt::Lane> lanes;

@@ -15,6 +15,8 @@ using MeshAxes = ArrayRef<dist::Mesh::Axis>;
 
 /// Per second: times are integers of picoseconds.
 static constexpr double kPicoseconds = 1e12;
+/// The most that a move counts, so that a sum of some moves is an integer, too.
+static constexpr double kMost = 1e17;
 
 /// Axes of one device do nothing and are left out.
 static SmallVector<dist::Mesh::Axis> getAxes(const dist::Mesh &mesh) {
@@ -68,8 +70,8 @@ void Moves::findLeastCosts() {
   }
   if (fastest == 0)
     return; // one device
-  leastStart =
-      static_cast<int64_t>(kPicoseconds * (cluster::getStartSeconds(mesh.getMachine()) + shortest));
+  double start = kPicoseconds * (cluster::getStartSeconds(mesh.getMachine()) + shortest);
+  leastStart = static_cast<int64_t>(std::min(start, kMost));
   leastPerByte = kPicoseconds / fastest;
 }
 
@@ -130,8 +132,8 @@ Cost Moves::getCost(cluster::Collective kind, int64_t bytes, ArrayRef<uint8_t> a
     axes.push_back(meshAxes[axis].name);
   double seconds = mesh.getSeconds(kind, static_cast<double>(bytes), axes);
   double sent = cluster::getSentBytes(kind, static_cast<double>(bytes), getParts(along));
-  return {std::llround(kPicoseconds * seconds),
-          std::llround(sent * static_cast<double>(numDevices)), 1, 1};
+  return {std::llround(std::min(kPicoseconds * seconds, kMost)),
+          std::llround(std::min(sent * static_cast<double>(numDevices), kMost)), 1, 1};
 }
 
 bool Moves::isImpossible() const {
@@ -330,15 +332,16 @@ Cost Moves::getBound(const State &state) const {
   }
   auto timeOf = [&](int64_t bytes) {
     double each = static_cast<double>(bytes) / static_cast<double>(numDevices);
-    return static_cast<int64_t>(leastPerByte * each);
+    auto most = static_cast<int64_t>(kMost);
+    return std::min(most, leastStart + static_cast<int64_t>(std::min(leastPerByte * each, kMost)));
   };
   if (pending == 1) {
     int64_t bytes = std::max<int64_t>(0, wanted - getBytes(state)) * numDevices;
-    return {bytes ? leastStart + timeOf(bytes) : 0, bytes, 0, 0};
+    return {bytes ? timeOf(bytes) : 0, bytes, 0, 0};
   }
   int64_t share = whole * (numDevices / (split * free * pending)); // times numDevices
   int64_t bytes = std::max(share * (pending - 1), wanted * numDevices + share * (pending - 2));
-  return {leastStart + timeOf(bytes), bytes, 1, 1};
+  return {timeOf(bytes), bytes, 1, 1};
 }
 
 //===----------------------------------------------------------------------===//

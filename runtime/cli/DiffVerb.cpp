@@ -145,9 +145,9 @@ static std::vector<Difference> compare(const Facts &before, const Facts &after) 
 static void print(const std::vector<Difference> &differences) {
   for (const auto &[subject, first, second] : differences) {
     if (first)
-      std::cout << "- " << subject << ": " << *first << "\n";
+      std::cout << makePrintable("- " + subject + ": " + *first) << "\n";
     if (second)
-      std::cout << "+ " << subject << ": " << *second << "\n";
+      std::cout << makePrintable("+ " + subject + ": " + *second) << "\n";
   }
 }
 

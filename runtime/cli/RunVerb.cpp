@@ -11,6 +11,7 @@
 #include "runtime/cli/Job.h"
 #include "runtime/core/Error.h"
 #include "support/OutputFormat.h"
+#include "support/Text.h"
 
 #include <CLI/CLI.hpp>
 
@@ -85,7 +86,7 @@ static void runOnRank(const Job &job, const RunSettings &settings, const World &
     if (world.rank != 0)
       continue;
     if (settings.output.empty())
-      std::cout << output.name << "  " << summarize(whole) << "\n";
+      std::cout << makePrintable(output.name) << "  " << summarize(whole) << "\n";
     else
       writeNpy(fs::path(settings.output) / getNpyName(output.name), whole);
   }

@@ -107,7 +107,9 @@ std::string gridloom::rt::findChangeThatFits(const Plan &plan, const MemoryNeeds
   auto tell = [](const std::string &option, uint64_t estimate) {
     return option + " (about " + formatBytes(estimate) + ")";
   };
-  for (uint64_t times = 2; times <= most; times *= 2) {
+  // Without a pipeline compile ignores the option, and a training step has parts of its own.
+  bool isPipeline = plan.getNumStages() > 1 && !plan.getTraining();
+  for (uint64_t times = 2; isPipeline && times <= most; times *= 2) {
     uint64_t count = uint64_t(plan.getMicrobatches()) * times;
     uint64_t estimate = fixed + needs.getActivations() / times;
     if (estimate <= bytes && uint64_t(getBatch(plan)) % count == 0)

@@ -47,8 +47,8 @@ MemoryNeeds computeNeeds(const schema::Stage &stage);
 std::string describe(const MemoryNeeds &needs);
 
 /// The smallest change of the compile options that makes `needs` fit into `bytes`, estimated: more
-/// micro-batches if activations alone are too large, else a larger mesh. `plan` has the present
-/// options. Empty if no factor up to 1024 suffices.
+/// micro-batches of a pipeline if activations alone are too large, else a larger mesh. `plan` has
+/// the present options. Empty if no factor up to 1024 suffices.
 std::string findChangeThatFits(const Plan &plan, const MemoryNeeds &needs, uint64_t bytes);
 
 /// Throws OutOfMemory if `needs` of rank `rank` exceed what `device` has free now.

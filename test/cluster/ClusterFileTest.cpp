@@ -146,6 +146,11 @@ TEST_F(ClusterFileTest, FieldsThatAreWrong) {
   EXPECT_THAT(
       refuse(R"({"devices": [{"name": "a", "kind": "cpu"}, {"name": "a", "kind": "cpu"}]})"),
       HasSubstr("devices[1]: the name 'a' is taken"));
+  const std::string group = R"({"name": "a", "kind": "cpu", "count": 2})",
+                    lone = R"({"name": "a/1", "kind": "cpu"})";
+  for (const std::string &both : {group + ", " + lone, lone + ", " + group})
+    EXPECT_THAT(refuse("{\"devices\": [" + both + "]}"),
+                HasSubstr("the name 'a/1' is taken by a device of 'a'"));
   for (const char *count : {"0", "-1", "1.5", "\"2\"", "null", "1048577"})
     EXPECT_THAT(refuse(R"({"devices": [{"name": "a", "kind": "cpu", "count": )" +
                        std::string(count) + "}]}"),
@@ -196,6 +201,30 @@ TEST_F(ClusterFileTest, LinksThatAreWrong) {
   EXPECT_THAT(refuse(joined(R"(["b", "b"])")), HasSubstr("it joins a node with itself"));
   EXPECT_THAT(refuse(joined(R"(["gpu", "gpu"])")), HasSubstr("both ends are groups of devices"));
   EXPECT_THAT(refuse(joined(R"(["gpu", "s"])")), HasSubstr("no links join device 2 with device 0"));
+}
+
+/// Numbers with which times would not be finite.
+TEST_F(ClusterFileTest, NumbersBeyondAnyMachine) {
+  for (const char *bandwidth : {"5e-324", "1e-10", "1e+31", "1e+308"})
+    EXPECT_THAT(
+        refuse(makePair(R"("latency_seconds": 0, "bytes_per_second": )" + std::string(bandwidth))),
+        HasSubstr("links[0]: 'bytes_per_second' is " + std::string(bandwidth) +
+                  "; it has to be from 1e-09 to 1e+30"));
+  EXPECT_THAT(refuse(makePair(R"("latency_seconds": 1e308, "bytes_per_second": 1)")),
+              HasSubstr("'latency_seconds' is 1e+308; it has to be from 0 to 1e+09"));
+  EXPECT_THAT(refuse(makeRanks("1e-300", "2")),
+              HasSubstr("'cores' is 1e-300; it has to be from 0.001 to 1e+06"));
+  std::string text = kMixed;
+  text.replace(text.find("1000000,"), 7, "0.5");
+  EXPECT_THAT(refuse(text), HasSubstr("'memory_bytes' is 0.5; it has to be from 1 to 1e+30"));
+  text = kMixed;
+  text.replace(text.find("1e12"), 4, "1e-300");
+  EXPECT_THAT(refuse(text), HasSubstr("device_kinds[0].flops_per_second.contraction: 'f32' is "
+                                      "1e-300; it has to be from 1e-09 to 1e+30"));
+  text = kMixed;
+  text.replace(text.find("[1, 0.5]"), 8, "[1, 1e-300]");
+  EXPECT_THAT(refuse(text), HasSubstr("'memory' has to be a list of [size, share], sizes in order "
+                                      "from 1e-9 to 1e30 and shares from 1e-9 to 1"));
 }
 
 /// A link entry of a group counts as one link per device of the group.

@@ -75,6 +75,8 @@ def test_a_perceptron(tools, tmp_path):
     command = sgd.command()
     assert command[command.index("--param") + 1] == "b*: frozen" and command[command.index("--loss") + 1] == "mse(y, target)"
     sgd.follow(tools, tmp_path / "two")
+    command = Doctor(tools, tmp_path / "m.onnx", "--bucket-size", "1KiB").command()
+    assert command[command.index("--bucket-size") + 1] == "1024"
 
 
 def convolutional(path, nodes_between, weights=None, size=8, features=None):

@@ -151,6 +151,32 @@ def test_what_is_exposed_adds_up(tools, tensor):
     assert heaviest[0]["time_us"] in [row["time_us"] for row in value["its_collectives"]]
 
 
+def test_collectives_in_loops_run_as_often_as_their_loop(tools, tmp_path):
+    f32, trips = TensorProto.FLOAT, 50
+    state, carried = (helper.make_tensor_value_info(name, f32, [8, 64]) for name in ("state", "carried"))
+    scalars = [helper.make_tensor_value_info("i", TensorProto.INT64, []), helper.make_tensor_value_info("go", TensorProto.BOOL, [])]
+    nodes = [
+        helper.make_node("MatMul", ["state", "columns"], ["a"], name="first"),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("MatMul", ["b", "rows"], ["carried"], name="second"),
+        helper.make_node("Identity", ["go"], ["on"]),
+    ]
+    body = helper.make_graph(nodes, "body", [*scalars, state], [helper.make_tensor_value_info("on", TensorProto.BOOL, []), carried])
+    matrix = np.eye(64, dtype=np.float32)
+    values = {"columns": matrix, "rows": matrix, "trips": np.array(trips), "true": np.array(True)}
+    weights = [numpy_helper.from_array(value, name) for name, value in values.items()]
+    x, y = (helper.make_tensor_value_info(name, f32, [8, 64]) for name in "xy")
+    loop = helper.make_node("Loop", ["trips", "true", "x"], ["y"], name="loop", body=body)
+    graph = helper.make_graph([loop], "g", [x], [y], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    printed = tools.compile(tmp_path / "m.onnx", tmp_path / "m.plan", "--mesh", "model=2").stdout
+    assert f"all_reduce over model: {trips} calls, 100.0 KiB sent per device" in printed
+    (row,) = show(tools, "explain", tmp_path / "m.plan")["communication"]
+    assert row["count"] == trips and row["bytes"] == trips * 8 * 64 * 4
+    assert row["estimate_us"] == pytest.approx(row["time_us"])
+    assert show(tools, "explain", tmp_path / "m.plan", "--collective", "0")["times"] == trips
+
+
 def test_costs_are_those_of_the_simulator(tools, tensor):
     simulated = show(tools, "simulate", tensor)
     known = {(c["op"], c["node"]): (c["ms"], c["times"]) for c in report(tensor)["costs"]}

@@ -103,6 +103,24 @@ def test_what_no_change_helps(tools, tmp_path):
     assert "the most are weights: split them over more devices" in refused.stderr
 
 
+def test_plan_suggests_sizes_without_weights(tools, tmp_path):
+    path = zoo.save(zoo.mlp([64, 256, 256, 16], zoo.Random(0)), tmp_path / "m.onnx", external_data=True)
+    (tmp_path / "m.onnx.data").unlink()
+    options = ["--dim", "batch=1024", "--mesh", "model=2", "--strategy", "tp", "--memory-limit", "400KiB"]
+    refused = tools.call("plan", path, *options, check=False)
+    assert refused.returncode == 1 and "the smallest change that fits is --dim batch=64 (" in refused.stderr
+
+
+def test_a_limit_holds_for_dumps(tools, tmp_path):
+    path = zoo.save(zoo.mlp([64, 64, 64], zoo.Random(0)), tmp_path / "m.onnx")
+    tools.call("compile", path, "--dim", "batch=1", "--stop-after", "allocate", "--dump-ir", tmp_path / "ir")
+    for phase, dump in [("schedule", "07-fuse.mlir"), ("emit", "09-allocate.mlir")]:
+        command = ["compile", "--start-from", phase, tmp_path / "ir" / dump, "-o", tmp_path / "m.plan", "--memory-limit", "512"]
+        refused = tools.call(*command, check=False)
+        assert refused.returncode == 1 and ", the limit is 512 bytes: weights " in refused.stderr
+    assert not (tmp_path / "m.plan").exists()
+
+
 def test_an_estimate_refuses_nothing_that_fits(tools, tmp_path):
     """On a GPU attention's scores are never stored and must not count."""
     config = zoo.Gpt2Config(layers=2, hidden=256, heads=16, vocabulary=50, positions=1024)

@@ -362,6 +362,17 @@ def test_plans_of_one_operation(tools, browser, tmp_path):
     assert found[0] == 1 and found[1] >= 2 and found[2] == 1 and "No rank communicates" in found[3]
 
 
+def test_plans_without_elements_take_no_time(tools, browser, tmp_path):
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [0, 4]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    tools.compile(tmp_path / "m.onnx", tmp_path / "m.plan")
+    page = write(tools, tmp_path / "m.plan", tmp_path / "m.html")
+    tiles = "return ['step_ms', 'compute_ms'].map((key) => document.querySelector(`.tile[data-key=${key}]`).textContent)"
+    found = browser.evaluate(page, tiles)
+    assert found == ["Time of a step0simulated", "Computation00 % of the step"]
+
+
 def copy_of(plan, folder):
     return shutil.copytree(plan, folder / "copy.plan")
 

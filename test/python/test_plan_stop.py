@@ -263,3 +263,16 @@ def test_progress_is_for_terminals(tools, model):
     code, out = command.finish()
     assert code == 0 and json.loads(out) == plan(tools, model, "--devices", "4")
     assert tools.call("plan", model, *DIMS, "--devices", "4").stderr == ""
+
+
+def test_options_of_planning_come_before_the_split(tools, tmp_path):
+    model = zoo.save(zoo.mlp([16, 8], zoo.Random(0)), tmp_path / "m.onnx")
+    options = ["--dim", "batch=4", "--mesh", "data=2"]
+    tools.call("compile", model, *options, "--stop-after", "shard", "--dump-ir", tmp_path)
+    for late in (["--certify"], ["--weigh-all"], ["--plan-time", "1"], ["--plan-work", "1"], ["--zero", "1"]):
+        command = ["compile", tmp_path / "03-shard.mlir", "--start-from", "partition", "-o", tmp_path / "m.plan", *late]
+        result = tools.call(*command, check=False)
+        assert result.returncode == 1 and late[0] in result.stderr
+        assert "come too late for --start-from partition; the program is split already" in result.stderr
+    told = tools.call("plan", model, *options, "--certify").stderr
+    assert told == "warning: --certify does nothing: there is one candidate; give --devices, or a --mesh of axes such as x=2,y=2\n"

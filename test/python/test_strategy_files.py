@@ -447,3 +447,14 @@ def test_resumes_with_a_file(tools, tmp_path, models):
     late = tmp_path / "ir" / "03-shard.mlir"
     assert "--strategy comes too late" in refuse(tools, late, "--start-from", "partition", "--strategy", tmp_path / "m.strategy")
     assert "--save-strategy writes what" in refuse(tools, late, "--start-from", "partition", "--save-strategy", "x.strategy")
+
+
+def test_spaces_in_a_mesh_are_no_part_of_names(tools, tmp_path):
+    model = zoo.save(zoo.mlp([16, 32, 8], zoo.Random(0)), tmp_path / "m.onnx")
+    tools.compile(model, tmp_path / "m.plan", "--dim", "batch=8", "--mesh", " data=2 , model = 2")
+    report = json.loads((tmp_path / "m.plan" / "report.json").read_text())
+    assert report["mesh"] == report["options"]["mesh"] == "data=2,model=2"
+    assert report["strategy"] == "data=2,model=2: dp over data, tp over model"
+    tools.compile(model, tmp_path / "again.plan", "--dim", "batch=8", "--strategy", tmp_path / "m.plan" / "plan.strategy")
+    refused = tools.call("compile", model, "--dim", "batch=8", "--mesh", "a\nb=2", check=False)
+    assert refused.stderr == "error: cannot read 'a\\x0ab=2' in --mesh; write name=size, e.g. data=2,model=2\n"

@@ -117,3 +117,15 @@ def test_estimates_are_for_the_target_and_the_precision(tools, tmp_path):
         assert (f"main on {machine}: " in compiled.stdout) == (target != "cpu")
         steps[target, precision] = report["estimates"][0]["step_ms"]
     assert list(steps.values()) == sorted(steps.values(), reverse=True), steps
+
+
+def test_names_do_not_control_the_terminal(tools, mlp, tmp_path):
+    model = zoo.mlp([16, 8], zoo.Random(0))
+    model.graph.node[0].name = "clear\x1b[2J\nline"
+    model.graph.node[-1].output[0] = model.graph.output[0].name = "green\x1b[32m"
+    printed = tools.compile(zoo.save(model, tmp_path / "m.onnx"), tmp_path / "m.plan", "--dim", "batch=8").stdout
+    assert "\x1b" not in printed and "clear\\x1b[2J\\x0aline" in printed
+    tools.compile(mlp, tmp_path / "other.plan", "--dim", "batch=8")
+    for arguments in (["diff", tmp_path / "m.plan", tmp_path / "other.plan"], ["run", tmp_path / "m.plan", "--input", "x=ones"]):
+        printed = tools.call(*arguments).stdout
+        assert "\x1b" not in printed and "green\\x1b[32m" in printed

@@ -16,9 +16,13 @@ using namespace gridloom::test;
 
 namespace {
 
-/// y = x of [8, 4], with 768 + 256 bytes of activations and 64 of state, on the given mesh.
-std::shared_ptr<const Plan> load(const std::vector<std::pair<std::string, int>> &mesh) {
-  PlanBuilder builder;
+/// y = x of [8, 4], with 768 + 256 bytes of activations and 64 of state, on the given mesh. With
+/// two stages, of an axis pipe, the first one does it all.
+std::shared_ptr<const Plan> load(const std::vector<std::pair<std::string, int>> &mesh,
+                                 int stages = 1) {
+  PlanBuilder builder(stages);
+  if (stages > 1)
+    builder.setStageAxis("pipe");
   for (const auto &[axis, size] : mesh)
     builder.addAxis(axis, size);
   builder.addEntry({PlanBuilder::argument("x", {8, 4})}, {PlanBuilder::argument("y", {8, 4})});
@@ -77,11 +81,14 @@ TEST(MemoryNeedsTest, WorkspacesTheProloguesMemoryAndNcclAreCounted) {
 
 TEST(MemoryNeedsTest, TheLeastChangeThatFitsIsNamed) {
   MemoryNeeds needs{.weights = 1000, .arena = 8000};
-  auto plan = load({});
-  EXPECT_EQ(findChangeThatFits(*plan, needs, 5500), "--microbatches 2 (about 4.9 KiB)");
-  EXPECT_EQ(findChangeThatFits(*plan, needs, 3500), "--microbatches 4 (about 2.9 KiB)");
+  auto pipeline = load({{"pipe", 2}}, /*stages=*/2);
+  EXPECT_EQ(findChangeThatFits(*pipeline, needs, 5500), "--microbatches 2 (about 4.9 KiB)");
+  EXPECT_EQ(findChangeThatFits(*pipeline, needs, 3500), "--microbatches 4 (about 2.9 KiB)");
   // 16 micro-batches do not divide the batch of 8, and micro-batches do not shrink the weights.
-  EXPECT_EQ(findChangeThatFits(*plan, needs, 1500), "--mesh model=8 (about 1.1 KiB)");
+  EXPECT_EQ(findChangeThatFits(*pipeline, needs, 1500), "--mesh pipe=2,model=8 (about 1.1 KiB)");
+  // Without a pipeline there are no micro-batches.
+  auto plan = load({});
+  EXPECT_EQ(findChangeThatFits(*plan, needs, 5500), "--mesh model=2 (about 4.4 KiB)");
   EXPECT_EQ(findChangeThatFits(*plan, needs, 5), "");
   auto split = load({{"data", 2}, {"model", 2}});
   EXPECT_EQ(findChangeThatFits(*split, needs, 1200), "--mesh data=2,model=16 (about 1.1 KiB)");

@@ -223,6 +223,11 @@ TEST_F(SimulatorTest, LoopsInMicrobatchesAreBounded) {
   ASSERT_EQ(runs.size(), 1u);
   double expected = static_cast<double>(micro * trips) * getLaunchSeconds();
   EXPECT_NEAR(runs[0].seconds, expected, 1e-8 * expected);
+  // Sums are of all iterations, too.
+  EXPECT_NEAR(runs[0].stats.compute, 1e3 * expected, 1e-3 * expected);
+  ASSERT_EQ(runs[0].stages[0].steps.size(), 1u);
+  EXPECT_EQ(runs[0].stages[0].steps[0].times, micro * trips);
+  EXPECT_NEAR(runs[0].stages[0].steps[0].seconds, expected, 1e-6 * expected);
   EXPECT_LT(runs[0].stages[0].timed.size(), 1u << 19);
   ASSERT_EQ(runs[0].partial.size(), 2u);
   EXPECT_EQ(runs[0].partial[0].what, "iterations of a loop");
@@ -254,6 +259,18 @@ TEST_F(SimulatorTest, MeasuredTimesTakeThePlaceOfEstimates) {
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_DOUBLE_EQ(runs[0].seconds, 0.5);
   EXPECT_EQ(sim::countMeasured(runs), std::pair(size_t(2), size_t(2)));
+}
+
+TEST_F(SimulatorTest, TimesThatNoIntegerHolds) {
+  std::string error;
+  std::string trace =
+      R"({"traceEvents": [{"ph": "X", "name": "negate", "cat": "compute", "dur": 1e30}]})";
+  std::optional<sim::MeasuredCosts> costs = sim::MeasuredCosts::parse(trace, "t.json", error);
+  ASSERT_TRUE(costs) << error;
+  auto runs = simulate(program(block(launch("%x", "%a") + launch("%a", "%y"))), &*costs);
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_DOUBLE_EQ(runs[0].seconds, 2e24);
+  EXPECT_GT(runs[0].stats.compute, 1e12);
 }
 
 TEST_F(SimulatorTest, TracesAreTheRuntimes) {

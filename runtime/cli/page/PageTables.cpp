@@ -277,8 +277,10 @@ Json gridloom::rt::makeTensors(const Plan &plan, const Json &report,
   return packRows(folded);
 }
 
-/// Adds the report's times of a collective, in microseconds.
+/// Adds the report's times of a collective, in microseconds, and how often it runs, loops included.
 static void addReported(Json &row, const Json &reported, int64_t times) {
+  times = std::max(times, getInteger(reported, "times"));
+  row["times"] = times;
   double estimate = getNumber(reported, "estimate_us");
   const Json &simulated = getField(reported, "time_us"),
              &exposed = getField(reported, "exposed_us");

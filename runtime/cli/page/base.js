@@ -42,6 +42,8 @@ function formatMs(ms) {
 }
 
 const formatPercent = (share) => `${share >= 0.1 || share === 0 ? (100 * share).toFixed(0) : share < 1e-3 ? '< 0.1' : (100 * share).toFixed(1)} %`;
+// A plan without elements takes no time.
+const shareOf = (part, whole) => (whole > 0 ? part / whole : 0);
 const formatCount = (count) => count.toLocaleString('en-US');
 const plural = (count, noun) => `${formatCount(count)} ${noun}${count === 1 ? '' : /(x|ch)$/.test(noun) ? 'es' : 's'}`;
 

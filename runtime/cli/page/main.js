@@ -13,8 +13,8 @@ function makeTiles() {
   if (first) {
     const all = programs.reduce((sum, one) => sum + one.step_ms, 0), of = programs.length > 1 ? `of ${nameProgram(first)}` : 'simulated';
     tiles.push(tile('step_ms', 'Time of a step', first.step_ms, formatMs(first.step_ms), programs.length > 1 ? `${of}; all ${programs.length}: ${formatMs(all)}` : of));
-    tiles.push(tile('compute_ms', 'Computation', first.compute_ms, formatMs(first.compute_ms), `${formatPercent(first.compute_ms / first.step_ms)} of the step`, first.compute_ms / first.step_ms));
-    tiles.push(tile('comm_ms', 'Communication', first.comm_ms, formatMs(first.comm_ms), first.comm_ms ? `${formatMs(first.exposed_ms)} of it exposed` : 'none between ranks of a stage', first.comm_ms ? first.comm_ms / first.step_ms : undefined));
+    tiles.push(tile('compute_ms', 'Computation', first.compute_ms, formatMs(first.compute_ms), `${formatPercent(shareOf(first.compute_ms, first.step_ms))} of the step`, shareOf(first.compute_ms, first.step_ms)));
+    tiles.push(tile('comm_ms', 'Communication', first.comm_ms, formatMs(first.comm_ms), first.comm_ms ? `${formatMs(first.exposed_ms)} of it exposed` : 'none between ranks of a stage', first.comm_ms ? shareOf(first.comm_ms, first.step_ms) : undefined));
     if (isPipeline) tiles.push(tile('bubble', 'Bubble', first.bubble, formatPercent(first.bubble), `${summary.stages} stages, ${plural(summary.microbatches, 'micro-batch')}`, first.bubble));
   }
   const ofRank = data.memory.memory_of_a_rank, most = ofRank.reduce((a, b) => (b.total > a.total ? b : a));

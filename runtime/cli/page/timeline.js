@@ -298,8 +298,8 @@ class Timeline {
 }
 
 function describeStats(one, stepMs) {
-  const parts = [`compute ${formatPercent(one.compute_ms / stepMs)}`];
-  if (one.comm_ms > 0) parts.push(`comm ${formatPercent(one.comm_ms / stepMs)}`);
+  const parts = [`compute ${formatPercent(shareOf(one.compute_ms, stepMs))}`];
+  if (one.comm_ms > 0) parts.push(`comm ${formatPercent(shareOf(one.comm_ms, stepMs))}`);
   return parts.join(', ');
 }
 

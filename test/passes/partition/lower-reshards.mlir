@@ -45,6 +45,20 @@ func.func @in_time(%x: tensor<4xf32> {dist.origin = #dist.origin<"user">, dist.s
 
 // -----
 
+// Messages that take too long to count are compared by their bytes.
+module attributes {dist.cluster = {kinds = [{name = "cpu", target = "cpu", memory_bytes = 0 : i64, memory_bytes_per_second = 8.0e9, launch_seconds = 2.0e-6, collective_launch_seconds = 40.0e-6, flops_per_second = {contraction = {f32 = 35.0e9}, other = {f32 = 35.0e9}}, efficiency = {}}], levels = [{block = 4 : i64, latency_seconds = 1.0e-6, bytes_per_second = 1.0}]}} {
+  dist.mesh @mesh <["x" = 2, "y" = 2]>
+  // CHECK-LABEL: func.func @slow
+  // CHECK-NOT: dist.all_gather
+  // CHECK: dist.all_to_all {{.*}} over ["x", "y"]
+  func.func @slow(%x: tensor<8192x8192xf32> {dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"x", "y"}, {}]>}) -> tensor<8192x8192xf32> {
+    %0 = dist.reshard %x from <@mesh, [{"x", "y"}, {}]> to <@mesh, [{}, {"x", "y"}]> {dist.because = "it is read", dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {"x", "y"}]>]} : tensor<8192x8192xf32>
+    return %0 : tensor<8192x8192xf32>
+  }
+}
+
+// -----
+
 // Nothing is sent of a value without elements.
 dist.mesh @mesh <["model" = 2]>
 // CHECK-LABEL: func.func @empty
