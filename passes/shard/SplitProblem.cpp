@@ -19,20 +19,34 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
-/// Costs are whole hundredths of a picosecond.
-static constexpr double kUnitsPerSecond = 1e14;
+/// Costs are whole hundredths of a picosecond, or decimal multiples where the program takes so long
+/// on one device that sums could come near solver::infiniteCost.
+static constexpr double kMostUnitsPerSecond = 1e14, kMostUnits = 1e16;
 /// Breaks ties: of equal choices the one that keeps less memory wins. Bytes that cost 1: the
 /// weights of a whole device take less than a microsecond.
 static constexpr int64_t kTieBytes = 1024;
 
-static solver::Cost toCost(double seconds) {
-  double cost = seconds * kUnitsPerSecond;
+/// Costs per second.
+static double chooseUnit(ArrayRef<func::FuncOp> functions, const cluster::Machine &machine) {
+  double seconds = 0, perSecond = kMostUnitsPerSecond;
+  for (func::FuncOp function : functions)
+    for (Operation &op : function.front().without_terminator())
+      seconds += loom::getComputeSeconds(&op, machine);
+  while (seconds * perSecond > kMostUnits && perSecond > 1)
+    perSecond /= 10;
+  return perSecond;
+}
+
+solver::Cost SplitProblem::toCost(double seconds) const {
+  double cost = seconds * unitsPerSecond;
   // Compared before rounding, which would overflow.
   return cost < static_cast<double>(solver::infiniteCost) ? std::llround(cost)
                                                           : solver::infiniteCost;
 }
 
-static double toSeconds(solver::Cost cost) { return static_cast<double>(cost) / kUnitsPerSecond; }
+double SplitProblem::toSeconds(solver::Cost cost) const {
+  return static_cast<double>(cost) / unitsPerSecond;
+}
 
 solver::Cost SplitProblem::getTieBreak(RankedTensorType type, ShardingAttr sharding) const {
   return boundsTime ? 0 : getLocalBytes(type, sharding) / kTieBytes;
@@ -67,7 +81,8 @@ void SplitProblem::Column::add(ShardingAttr sharding) {
 
 /// What prices depend on: uniqued pointers, and sizes.
 static std::vector<const void *> describePlace(ModuleOp module, ArrayRef<StringAttr> axes,
-                                               const Mesh &mesh, bool boundsTime) {
+                                               const Mesh &mesh, bool boundsTime,
+                                               double unitsPerSecond) {
   std::vector<const void *> place;
   auto add = [&](int64_t number) {
     place.push_back(reinterpret_cast<const void *>(static_cast<intptr_t>(number)));
@@ -81,6 +96,7 @@ static std::vector<const void *> describePlace(ModuleOp module, ArrayRef<StringA
   for (StringAttr axis : axes)
     place.push_back(axis.getAsOpaquePointer());
   add(boundsTime);
+  add(static_cast<int64_t>(unitsPerSecond));
   return place;
 }
 
@@ -92,12 +108,13 @@ SplitProblem::SplitProblem(ModuleOp module, ArrayRef<StringAttr> axes, ArrayRef<
       microbatches(mesh.getSize(StringAttr::get(mesh.getContext(), MeshOp::kMicroAxis))),
       libraries(loom::Libraries::of(mesh.getMachine(), boundsTime)), mostBytes(mostBytes),
       boundsTime(boundsTime), prices(given ? std::move(given) : std::make_shared<SplitPrices>()) {
-  prices->setPlace(describePlace(module, axes, mesh, boundsTime));
   for (auto func : module.getOps<func::FuncOp>())
     if (!loom::isBody(func)) {
       functionNumbers[func] = functions.size();
       functions.push_back(func);
     }
+  unitsPerSecond = chooseUnit(functions, mesh.getMachine());
+  prices->setPlace(describePlace(module, axes, mesh, boundsTime, unitsPerSecond));
   setTimes();
   collectStatePins();
   for (func::FuncOp func : functions)
@@ -284,12 +301,6 @@ bool SplitProblem::isReadUnreduced(Value value, ShardingAttr sharding) const {
          });
 }
 
-/// Whether the function returns the value, which is then computed where the caller or a state has
-/// it.
-static bool isReturned(Value value) {
-  return llvm::any_of(value.getUsers(), llvm::IsaPred<func::ReturnOp>);
-}
-
 /// Whether the value is returned other than as a state, whose memory is that of the argument.
 static bool isOutput(Value value) {
   return llvm::any_of(value.getUses(), [](OpOperand &use) {
@@ -360,61 +371,6 @@ void SplitProblem::addValue(Value value) {
   }
   if (argument || isOutput(value))
     setBoundUsage(value);
-}
-
-/// Inputs, outputs and states occupy memory all the time, for the whole batch; an input that
-/// several stages read, on the first stage's devices.
-void SplitProblem::setBoundUsage(Value value) {
-  auto type = cast<RankedTensorType>(value.getType());
-  Node &node = nodes[valueNodes.lookup(value)];
-  Operation *producer = value.getDefiningOp();
-  int64_t stage = producer ? getStage(producer) : stages - 1;
-  for (Operation *user : value.getUsers())
-    stage = std::min(stage, getStage(user));
-  node.interval = stageTimes[stage];
-  node.usages.clear();
-  for (unsigned choice : node.tensors.front().of) {
-    ShardingAttr sharding = node.tensors.front().shardings[choice];
-    int64_t pieces = getValue(sharding).getMicroDim() >= 0 ? microbatches : 1;
-    node.usages.push_back(pieces * getLocalBytes(type, sharding));
-  }
-}
-
-/// Whether an operation can overwrite an operand that nobody reads after it.
-static bool isInPlace(Operation *op) {
-  return isa<loom::KernelBodyInterface>(op) && op->getNumResults() == 1 &&
-         llvm::any_of(op->getOperands(), [&](Value operand) {
-           return operand.getType() == op->getResult(0).getType() && operand.getDefiningOp() &&
-                  !operand.getDefiningOp<loom::GetWeightOp>() && operand.hasOneUse();
-         });
-}
-
-/// A weight is kept all the time; a result until it is last read, or, if another stage or the
-/// caller reads it, until its stage is done.
-void SplitProblem::setUsage(Operation *op, int64_t begin) {
-  Node &node = nodes[opNodes.lookup(op)];
-  bool isWeight = isa<loom::GetWeightOp>(op);
-  if (isInPlace(op) && begin + 1 < partTimes[getPart(op)].end)
-    ++begin;
-  int64_t end = begin + 1;
-  for (Operation *reader : op->getUsers())
-    if (auto position = times.find(reader);
-        position != times.end() && getPart(reader) == getPart(op))
-      end = std::max(end, position->second + 1);
-    else
-      end = std::max(end, partTimes[getPart(op)].end);
-  node.interval = isWeight ? stageTimes[getStage(op)] : solver::Interval{begin, end};
-  node.usages.assign(node.costs.size(), 0);
-  for (auto [i, result] : llvm::enumerate(op->getResults())) {
-    if (!isWeight && (loom::staysInRegisters(result, libraries) || isReturned(result)))
-      continue;
-    auto type = cast<RankedTensorType>(result.getType());
-    const Column &column = node.tensors[op->getNumOperands() + i];
-    auto bytes = llvm::map_to_vector(
-        column.shardings, [&](ShardingAttr sharding) { return getLocalBytes(type, sharding); });
-    for (auto [usage, sharding] : llvm::zip_equal(node.usages, column.of))
-      usage += bytes[sharding];
-  }
 }
 
 void SplitProblem::addFunction(func::FuncOp func) {

@@ -63,7 +63,7 @@ public:
   /// Adds what it takes to reshard between the operations. Only what applies an assignment does
   /// without.
   void connect();
-  /// Costs are in hundredths of a picosecond, usages in bytes: of weights, states, inputs and
+  /// Costs are in units of time of its own, usages in bytes: of weights, states, inputs and
   /// outputs, and of what operations make while it is read. With `memoryBytes` above 0 a device
   /// keeps at most so many.
   solver::Problem makeProblem(int64_t memoryBytes) const;
@@ -136,6 +136,8 @@ private:
     mlir::DenseI64ArrayAttr order;
   };
 
+  solver::Cost toCost(double seconds) const;
+  double toSeconds(solver::Cost cost) const;
   bool splitsBatch(dist::ShardingAttr sharding) const;
   /// Bytes of a device's part.
   int64_t getLocalBytes(mlir::RankedTensorType type, dist::ShardingAttr sharding) const;
@@ -204,6 +206,7 @@ private:
   int64_t stages, microbatches;
   loom::Libraries libraries;
   uint64_t mostBytes, tableBytes = 0;
+  double unitsPerSecond = 0;
   bool boundsTime;
   std::vector<Node> nodes;
   llvm::MapVector<mlir::Value, unsigned> valueNodes;

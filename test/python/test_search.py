@@ -129,6 +129,16 @@ def test_a_pin_binds_nothing_but_its_value(tools, models, tmp_path):
     assert free[0] <= pinned[0] < 1.1 * free[0] and pinned[1] <= pinned[0]
 
 
+def test_operations_that_take_years_are_split(tools, tmp_path):
+    """Costs are whole numbers, whose unit depends on the program."""
+    model = zoo.save(zoo.mlp([1024, 1024], zoo.Random(0)), tmp_path / "mlp.onnx")
+    kind = KIND | {"flops_per_second": {"contraction": {"f32": 1}, "other": {"f32": 1}}}
+    (tmp_path / "slow.json").write_text(json.dumps(FREE | {"device_kinds": [kind]}))
+    options = ["--dim", "batch=64", "--mesh", "x=8", "--cluster", tmp_path / "slow.json", "--strategy", "search"]
+    found = json.loads(tools.call("plan", model, *options, "--json").stdout)
+    assert found["programs"][0]["step_ms"] == pytest.approx(1e3 * 2 * 64 * 1024 * 1024 / 8, rel=0.01)
+
+
 @pytest.fixture(scope="module")
 def layer(tmp_path_factory):
     """A layer of Llama, sharded over hosts of GPUs, with their names."""
