@@ -19,16 +19,15 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
-/// Costs are whole hundredths of a picosecond, or decimal multiples where the program takes so long
-/// on one device that sums could come near solver::infiniteCost.
-static constexpr double kMostUnitsPerSecond = 1e14, kMostUnits = 1e16;
+/// Units of cost per second: hundredths of a picosecond, or more where the program takes so long on
+/// one device that sums could come near solver::infiniteCost.
+static constexpr double kFinestUnits = 1e14, kMostUnits = 1e16;
 /// Breaks ties: of equal choices the one that keeps less memory wins. Bytes that cost 1: the
 /// weights of a whole device take less than a microsecond.
 static constexpr int64_t kTieBytes = 1024;
 
-/// Costs per second.
 static double chooseUnit(ArrayRef<func::FuncOp> functions, const cluster::Machine &machine) {
-  double seconds = 0, perSecond = kMostUnitsPerSecond;
+  double seconds = 0, perSecond = kFinestUnits;
   for (func::FuncOp function : functions)
     for (Operation &op : function.front().without_terminator())
       seconds += loom::getComputeSeconds(&op, machine);
