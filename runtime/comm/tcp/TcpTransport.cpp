@@ -362,8 +362,8 @@ static int tryConnect(const addrinfo &address, steady_clock::time_point end,
 static int connectTo(const std::string &master, const TransportOptions &options) {
   auto end = steady_clock::now() + options.deadline;
   std::shared_ptr<addrinfo> addresses = resolve(master, end, options.whileJoining);
+  int reason = 0;
   while (true) {
-    int reason = 0;
     for (const addrinfo *address = addresses.get(); address; address = address->ai_next) {
       // Several take turns: packets to one may be dropped.
       auto limit =
@@ -371,7 +371,9 @@ static int connectTo(const std::string &master, const TransportOptions &options)
       int fd = tryConnect(*address, limit, options.whileJoining);
       if (fd >= 0)
         return fd;
-      reason = errno;
+      // The last attempt has no time left, which says less than a refusal before.
+      if (reason == 0 || errno != ETIMEDOUT)
+        reason = errno;
     }
     if (steady_clock::now() > end)
       throw Error(ErrorCode::DeadlineExceeded,
