@@ -20,15 +20,16 @@ using namespace gridloom;
 using namespace gridloom::dist;
 
 /// Costs are whole hundredths of a picosecond. A program that costs more than the most on one
-/// device has larger units, with which sums stay far from solver::infiniteCost.
-static constexpr double kFinestPerSecond = 1e14, kMostCost = 1e16;
+/// device has larger units, with which sums stay far from solver::infiniteCost. The first constant
+/// is in units per second.
+static constexpr double kFinestUnits = 1e14, kMostCost = 1e16;
 /// Breaks ties: of equal choices the one that keeps less memory wins. Bytes that cost 1: the
 /// weights of a whole device take less than a microsecond.
 static constexpr int64_t kTieBytes = 1024;
 
 static double chooseUnitsPerSecond(ArrayRef<func::FuncOp> functions,
                                    const cluster::Machine &machine) {
-  double seconds = 0, perSecond = kFinestPerSecond;
+  double seconds = 0, perSecond = kFinestUnits;
   for (func::FuncOp function : functions)
     for (Operation &op : function.front().without_terminator())
       seconds += loom::getComputeSeconds(&op, machine);
