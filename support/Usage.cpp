@@ -13,6 +13,7 @@
 #include <cctype>
 #include <cerrno>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 using namespace gridloom;
@@ -89,10 +90,12 @@ CLI::Validator gridloom::wholeNumberFrom(uint64_t least) {
   auto check = [least, from](std::string &text) {
     uint64_t number = 0;
     errno = 0; // CLI11 takes what is too large as the largest number
-    bool isWhole = CLI::detail::lexical_cast(text, number) && errno != ERANGE &&
-                   text.find('-') == std::string::npos;
-    return isWhole && number >= least ? std::string()
-                                      : "Value " + text + " is not a whole number from " + from;
+    bool isWhole = CLI::detail::lexical_cast(text, number) && text.find('-') == std::string::npos;
+    bool isTooLarge = errno == ERANGE;
+    if (isWhole && !isTooLarge && number >= least)
+      return std::string();
+    return "Value " + text + " is not a whole number from " + from +
+           (isTooLarge ? " to " + std::to_string(std::numeric_limits<uint64_t>::max()) : "");
   };
   return CLI::Validator(check, "from " + from);
 }

@@ -13,20 +13,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-using namespace mlir;
 using namespace gridloom;
-
-/// Checks that options about the choice of a strategy come before it.
-LogicalResult Compilation::checkPlanning() {
-  bool isGiven = options.zero || options.planTime >= 0 || options.planWork || options.certifies ||
-                 options.weighsAll;
-  if (!isGiven || first <= *findPhase("shard"))
-    return success();
-  fail("--zero, --plan-time, --plan-work, --certify and --weigh-all come too late for "
-       "--start-from " +
-       options.startFrom + "; the program is split already");
-  return failure();
-}
 
 //===----------------------------------------------------------------------===//
 // What stops planning

@@ -1,4 +1,4 @@
-//===- StrategyFiles.cpp - --strategy FILE and --save-strategy ------------===//
+//===- StrategyFiles.cpp - --strategy FILE, --save-strategy, planning -----===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -39,6 +39,25 @@ LogicalResult Compilation::checkSeeds() {
     fail("--no-seeds has a search decide alone, and --strategy " + options.strategy +
          " decides otherwise; leave one of them out");
   return failure(hadError);
+}
+
+/// Checks that options of planning come before the shard phase.
+LogicalResult Compilation::checkPlanning() {
+  SmallVector<StringRef> given;
+  auto add = [&](bool isGiven, StringRef option) {
+    if (isGiven)
+      given.push_back(option);
+  };
+  add(options.zero, "--zero");
+  add(options.planTime >= 0, "--plan-time");
+  add(options.planWork, "--plan-work");
+  add(options.certifies, "--certify");
+  add(options.weighsAll, "--weigh-all");
+  if (given.empty() || first <= *findPhase("shard"))
+    return success();
+  fail(llvm::join(given, ", ") + (given.size() == 1 ? " comes" : " come") +
+       " too late for --start-from " + options.startFrom + "; the program is split already");
+  return failure();
 }
 
 LogicalResult Compilation::checkStrategy() {

@@ -28,7 +28,7 @@ static int64_t getFirstRank(int64_t stage, ModuleOp module, const dist::Mesh &me
 /// those that are run: times in such loops are stretched from the loops' beginnings.
 static double stretch(double seconds, const Turn &turn, const Submission &submission,
                       const std::vector<std::vector<Span>> &spans) {
-  for (size_t i = turn.loop; i != PartialLoop::none; i = submission.partialLoops[i].around) {
+  for (size_t i = turn.loop; i != PartialLoop::kNone; i = submission.partialLoops[i].around) {
     const PartialLoop &loop = submission.partialLoops[i];
     double begin = spans.front()[loop.begin].end;
     seconds = begin + (seconds - begin) * (1 + loop.repeats);
@@ -39,7 +39,7 @@ static double stretch(double seconds, const Turn &turn, const Submission &submis
 /// The number of runs that a turn stands for.
 static double countRuns(const Turn &turn, const Submission &submission) {
   double runs = 1;
-  for (size_t i = turn.loop; i != PartialLoop::none; i = submission.partialLoops[i].around)
+  for (size_t i = turn.loop; i != PartialLoop::kNone; i = submission.partialLoops[i].around)
     runs *= 1 + submission.partialLoops[i].repeats;
   return runs;
 }

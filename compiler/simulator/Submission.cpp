@@ -101,7 +101,7 @@ private:
   llvm::DenseMap<std::pair<int64_t, int64_t>, int64_t> recordings;
   llvm::SmallVector<int64_t, 2> turns;
   int64_t numRecordings = 0, numMeetings = 0, numTurns = 0;
-  size_t partialLoop = PartialLoop::none; ///< the innermost one around what is visited
+  size_t partialLoop = PartialLoop::kNone; ///< the innermost one around what is visited
 };
 
 } // namespace

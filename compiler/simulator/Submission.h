@@ -35,7 +35,7 @@ struct Step {
 
 /// A run of a loop of which only some iterations are run.
 struct PartialLoop {
-  static constexpr size_t none = ~size_t(0);
+  static constexpr size_t kNone = ~size_t(0);
   size_t begin;   ///< the item of the first stream at which all streams meet before it
   double repeats; ///< times that its end waits for what was run to pass again
   size_t around;  ///< the number of the innermost such loop around it, or none

@@ -15,7 +15,7 @@ using MeshAxes = ArrayRef<dist::Mesh::Axis>;
 
 /// Per second: times are integers of picoseconds.
 static constexpr double kPicoseconds = 1e12;
-/// The most that a move counts, so that a sum of some moves is an integer, too.
+/// The most that a move counts, so that sums of moves fit into 64 bits.
 static constexpr double kMost = 1e17;
 
 /// Axes of one device do nothing and are left out.

@@ -19,19 +19,21 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
-/// Units of cost per second: hundredths of a picosecond, or more where the program takes so long on
-/// one device that sums could come near solver::infiniteCost.
-static constexpr double kFinestUnits = 1e14, kMostUnits = 1e16;
+/// Costs are whole hundredths of a picosecond. A program that costs more than the most on one
+/// device has larger units, with which sums stay far from solver::infiniteCost. The first constant
+/// is in units per second.
+static constexpr double kFinestUnits = 1e14, kMostCost = 1e16;
 /// Breaks ties: of equal choices the one that keeps less memory wins. Bytes that cost 1: the
 /// weights of a whole device take less than a microsecond.
 static constexpr int64_t kTieBytes = 1024;
 
-static double chooseUnit(ArrayRef<func::FuncOp> functions, const cluster::Machine &machine) {
+static double chooseUnitsPerSecond(ArrayRef<func::FuncOp> functions,
+                                   const cluster::Machine &machine) {
   double seconds = 0, perSecond = kFinestUnits;
   for (func::FuncOp function : functions)
     for (Operation &op : function.front().without_terminator())
       seconds += loom::getComputeSeconds(&op, machine);
-  while (seconds * perSecond > kMostUnits && perSecond > 1)
+  while (seconds * perSecond > kMostCost && perSecond > 1)
     perSecond /= 10;
   return perSecond;
 }
@@ -112,7 +114,7 @@ SplitProblem::SplitProblem(ModuleOp module, ArrayRef<StringAttr> axes, ArrayRef<
       functionNumbers[func] = functions.size();
       functions.push_back(func);
     }
-  unitsPerSecond = chooseUnit(functions, mesh.getMachine());
+  unitsPerSecond = chooseUnitsPerSecond(functions, mesh.getMachine());
   prices->setPlace(describePlace(module, axes, mesh, boundsTime, unitsPerSecond));
   setTimes();
   collectStatePins();

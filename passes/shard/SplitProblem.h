@@ -63,8 +63,8 @@ public:
   /// Adds what it takes to reshard between the operations. Only what applies an assignment does
   /// without.
   void connect();
-  /// Costs are in units of time of its own, usages in bytes: of weights, states, inputs and
-  /// outputs, and of what operations make while it is read. With `memoryBytes` above 0 a device
+  /// Costs are in units of time chosen by the program, usages in bytes: of weights, states, inputs
+  /// and outputs, and of what operations make while it is read. With `memoryBytes` above 0 a device
   /// keeps at most so many.
   solver::Problem makeProblem(int64_t memoryBytes) const;
   /// Writes the splits that the assignment gives the operations, and the shardings that it gives

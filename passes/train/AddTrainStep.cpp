@@ -251,7 +251,8 @@ void AddTrainStepPass::describeWeights(const TrainSettings &settings, const Trai
   Builder builder(&getContext());
   int64_t parameters = 0, elements = 0;
   SmallVector<StringRef> unreached;
-  // Read, and nowhere frozen or a statistic: only the training step marks statistics.
+  // Weights that a read can train, and those with a read that cannot: frozen ones and statistics,
+  // which only the training step marks. A weight may be in both.
   llvm::DenseSet<StringAttr> open, closed;
   getOperation().walk([&](loom::GetWeightOp read) {
     if (read.use_empty())

@@ -354,7 +354,9 @@ LogicalResult StepBuilder::run() {
     return failure();
   if (Operation *sum = pieces.findSum(objective->getSums(), last))
     sum->emitWarning("sums over the batch, of which --microbatches ")
-        << pieces.getCount() << " gives it a part at a time: a step is not that of the whole batch";
+        << pieces.getCount()
+        << " gives it a part at a time: a step is not that of the whole batch, as without the "
+           "option";
   parameters = makeStates(function, weights);
   pieces.widen();
   beginLossScale(*objective, pieces.getCount());

@@ -59,7 +59,7 @@ class Trainer:
         if options.get("ranks", "in-process") != "in-process" or getattr(plan, "_tells_peers", False):
             raise ValueError("a Trainer has all ranks in its process; 'gridloom train' has a process for each")
         if isinstance(plan, Session) and options:
-            raise ValueError(f"{_list_names(options)}: the session was loaded without; give it to gridloom.load")
+            raise ValueError(f"{_list_names(options)}: the session was loaded without; options belong in the call of gridloom.load")
         if not 0 <= seed < 1 << 64:
             raise ValueError(f"seed is {seed}; it is an integer from 0 to 2**64 - 1")
         given = plan.plan if isinstance(plan, Session) else Plan.read(plan)

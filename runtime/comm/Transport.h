@@ -84,8 +84,9 @@ public:
                         DataType type, bool receiveFirst, OpContext op);
   virtual void barrier(Stream &stream, OpContext op) = 0;
 
-  /// Takes the memory of a reduction of which each member gives and gets so many elements. Called
-  /// before calls begin: the driver may block allocations while peers communicate.
+  /// Allocates what a reduction needs beside its operands, of which each member gives and gets so
+  /// many elements. Called before any call: the driver may block allocations while peers
+  /// communicate.
   virtual void reserveReduction(size_t given, size_t gotten, DataType type, Reduction reduction) {}
 
   /// Announces that operands will lie in `memory`, which Transport::allocate made; it outlives the

@@ -94,6 +94,8 @@ plan.kernel @sums {
 
 // The sum of nothing is the sums' identity.
 // CHECK-LABEL: gpu.func @nothing
+// CHECK: %[[ZERO:.*]] = arith.constant 0.000000e+00 : f32
+// CHECK: gpu.shuffle xor %[[ZERO]]
 // CHECK: store
 plan.kernel @nothing {
 ^bb0(%x: tensor<3x0xf32>):

@@ -141,7 +141,7 @@ def test_operations_that_take_years_are_split(tools, tmp_path):
 
 @pytest.fixture(scope="module")
 def layer(tmp_path_factory):
-    """A layer of Llama, sharded over hosts of GPUs, with their names."""
+    """A layer of Llama-3-8B."""
     return zoo.MODELS["llama"].write(tmp_path_factory.mktemp("layer") / "layer.onnx", shapes_only=True, layers=1)
 
 

@@ -387,8 +387,8 @@ TEST(TcpTransportTest, ARefusalNamesTheCommonCause) {
     FAIL() << "nobody listens";
   } catch (const Error &error) {
     EXPECT_EQ(error.getCode(), ErrorCode::DeadlineExceeded);
-    EXPECT_THAT(error.what(),
-                AllOf(HasSubstr("Connection refused"), HasSubstr("give a number as MASTER_ADDR")));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("Connection refused"),
+                                    HasSubstr("set MASTER_ADDR to an IP address")));
   }
 }
 

@@ -67,7 +67,7 @@ protected:
         axes.push_back(axis.name);
       SplitEnumeration all(*module->getOps<mlir::func::FuncOp>().begin(), axes, mesh,
                            /*countsAll=*/false);
-      below = std::min(below, all.findLess(below * 1e14) / 1e14);
+      below = std::min(below, all.findLess(below * kCostsPerSecond) / kCostsPerSecond);
     }
     return below;
   }
@@ -102,7 +102,8 @@ TEST_P(Bound, IsTheLeastOfAllMeshes) {
     EXPECT_LE(loose.seconds, close.seconds);
     raised += close.seconds > loose.seconds * (1 + 1e-9);
     EXPECT_LT(least, below) << "no splits take as little as the bound";
-    // The enumeration rounds every operation and move to picoseconds; work is not rounded.
+    // The enumeration rounds every operation and move to hundredths of a picosecond; work is not
+    // rounded.
     EXPECT_GE(least, close.seconds - 20e-12) << "the bound is above what some splits take";
   }
   EXPECT_GE(raised, 3) << "the bound by work was hardly exceeded";

@@ -34,8 +34,12 @@
 
 namespace gridloom::testing {
 
-/// The least cost of a function's splits, in hundredths of a picosecond. The function has one block
-/// of operations without windows, and each weight is read once; nothing in it is pinned.
+/// Costs are in hundredths of a picosecond, as a search has them for a program that takes at most
+/// 100 seconds on one device.
+inline constexpr double kCostsPerSecond = 1e14;
+
+/// The least cost of a function's splits. The function has one block of operations without windows,
+/// and each weight is read once; nothing in it is pinned.
 class SplitEnumeration {
 public:
   /// With `countsAll`, memory costs a little, too, as where a search breaks ties, and so do copies
@@ -99,7 +103,7 @@ private:
                     llvm::ArrayRef<mlir::StringAttr> along) const {
     return mesh.getSeconds(kind, bytes, along);
   }
-  static double round(double seconds) { return std::round(seconds * 1e14); }
+  static double round(double seconds) { return std::round(seconds * kCostsPerSecond); }
   double bytesOf(mlir::RankedTensorType type, const dist::Sharding &sharding) const {
     return static_cast<double>(loom::getByteSize(dist::getLocalType(type, sharding, mesh)));
   }
@@ -326,7 +330,6 @@ private:
     double copy = 0;  ///< more, if the maker cannot write in the reader's order
   };
 
-  /// In hundredths of a picosecond.
   const Price &findPrice(mlir::RankedTensorType type, dist::ShardingAttr from,
                          dist::ShardingAttr to) {
     auto [entry, isNew] = prices.try_emplace({type, from, to});

@@ -288,8 +288,8 @@ private:
 
   std::shared_ptr<NcclWatchdog> watchdog;
   CudaDevice &device;
-  std::unique_ptr<Memory> token,
-      scratch; // before `member`, whose end ends operations that use them
+  // Before `member`, whose end ends operations that use them.
+  std::unique_ptr<Memory> token, scratch;
   std::shared_ptr<NcclMember> member;
   int index;
 };

@@ -45,7 +45,7 @@ struct TcpMessage {
 class TcpConnection {
 public:
   /// Takes ownership of the socket; the connection ends if the peer's machine does not answer for
-  /// the time of silence.
+  /// `options.silence`.
   TcpConnection(int fd, const TransportOptions &options);
   ~TcpConnection();
   TcpConnection(const TcpConnection &) = delete;

@@ -63,17 +63,17 @@ TcpServer::~TcpServer() {
   close(listener);
 }
 
-/// Whether no rank needs the server any more: each has left, or did not join in time, or is silent.
-/// A silent rank is stopped or cut off; rank 0 does not wait for it.
+/// Whether no rank needs the server any more: each has left, did not join in time, or has not been
+/// heard for seconds. Such a rank is stopped or cut off; rank 0 does not wait for it.
 bool TcpServer::isComplete() const {
-  constexpr milliseconds silence(5000);
+  constexpr milliseconds longestUnheard(5000);
   auto now = steady_clock::now();
   bool mayJoin = now < stopBegin + std::min(options.deadline, milliseconds(1000));
   for (int rank = 0; rank < size; ++rank)
     if (!hasLeft[size_t(rank)] && !hasJoined[size_t(rank)] && mayJoin)
       return false;
   return std::none_of(peers.begin(), peers.end(), [&](const Peer &peer) {
-    return peer.rank >= 0 && !hasLeft[size_t(peer.rank)] && now - peer.heard < silence;
+    return peer.rank >= 0 && !hasLeft[size_t(peer.rank)] && now - peer.heard < longestUnheard;
   });
 }
 

@@ -20,8 +20,8 @@ namespace gridloom::rt {
 /// its connection ends, and keeps each rank's progress.
 class TcpServer {
 public:
-  /// Listens only on the first address of `master` that is this machine's. Throws Unavailable if it
-  /// is not this machine's, or the port is taken.
+  /// Listens only on the first address of `master` that is this machine's. Throws Unavailable if
+  /// none is, or the port is taken.
   TcpServer(const std::string &master, std::string job, int size, const TransportOptions &options);
   /// Waits until all ranks have left or are silent, at most for the deadline.
   ~TcpServer();
@@ -44,6 +44,7 @@ private:
   };
 
   void run();
+  /// False if no descriptor is free, or the connection is gone already.
   bool accept();
   void dropStrangers();
   void greet(Peer &peer, const TcpMessage &hello);

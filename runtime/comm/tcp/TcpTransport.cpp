@@ -381,7 +381,7 @@ static int connectTo(const std::string &master, const TransportOptions &options)
                       std::to_string(options.deadline.count()) + " ms: " + strerror(reason) +
                       (reason == ECONNREFUSED
                            ? "; rank 0 may have found another address for that name, such as "
-                             "127.0.1.1 in its /etc/hosts: give a number as MASTER_ADDR"
+                             "127.0.1.1 in its /etc/hosts; set MASTER_ADDR to an IP address"
                            : "; is MASTER_ADDR reachable, and its port open?"));
     if (options.whileJoining)
       options.whileJoining();

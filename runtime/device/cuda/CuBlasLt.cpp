@@ -109,7 +109,7 @@ private:
   Desc desc = nullptr;
   Layout a = nullptr, b = nullptr, d = nullptr;
   Choice aligned;
-  std::optional<Choice> unaligned; // for pointers of less alignment, if the library has one
+  std::optional<Choice> unaligned; // for less alignment; null: the library has none
 };
 
 } // namespace
@@ -287,8 +287,8 @@ Choice CuBlasLtMatmul::choose(uint32_t alignment, AutotuneCache *tuning) {
   return choices.front();
 }
 
-/// Few calls have such pointers, so it may be absent. With an activation the caller has a kernel to
-/// fall back to, and does without the library's epilogue.
+/// Null if the library has no algorithm, which matters only if a call has such pointers. Throws
+/// instead with an activation: the caller then takes the fallback, without the library's epilogue.
 std::optional<Choice> CuBlasLtMatmul::chooseUnaligned(const MatmulProblem &problem) {
   try {
     return choose(static_cast<uint32_t>(elementBytes), nullptr);
@@ -406,8 +406,9 @@ void CuBlasLtMatmul::run(CudaStream &stream, const MatmulOperands &operands, voi
   bool isAligned = bits % aligned.alignment == 0;
   if (!isAligned && !unaligned)
     throw Error(ErrorCode::InvalidPlan, "cuBLASLt has no algorithm for " + description +
-                                            " of pointers that are aligned to less than " +
-                                            std::to_string(aligned.alignment) + " bytes");
+                                            " of pointers that are aligned to " +
+                                            std::to_string(bits & -bits) + " bytes, but for " +
+                                            std::to_string(aligned.alignment));
   submit(stream, isAligned ? aligned : *unaligned, operands, out);
 }
 
