@@ -34,7 +34,8 @@ static int listenAt(const std::string &master, const TransportOptions &options) 
       if (bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
         return fd;
     }
-    reason = errno;
+    if (fd >= 0 || reason == 0) // a machine without IPv6 has no sockets for such addresses
+      reason = errno;
     if (fd >= 0)
       close(fd);
   }
