@@ -67,7 +67,7 @@ TcpServer::~TcpServer() {
 /// Whether no rank needs the server any more: each has left, or did not join in time, or is silent.
 /// A silent rank is stopped or cut off; rank 0 does not wait for it.
 bool TcpServer::isComplete() const {
-  constexpr milliseconds silence(5000);
+  milliseconds silence = std::max(options.silence, milliseconds(5000));
   auto now = steady_clock::now();
   bool mayJoin = now < stopBegin + std::min(options.deadline, milliseconds(1000));
   for (int rank = 0; rank < size; ++rank)
