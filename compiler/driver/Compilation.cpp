@@ -85,6 +85,8 @@ void Compilation::handle(Diagnostic &diagnostic) {
       messages << "note: " << makeOneLine(note.str()) << "\n";
     return;
   case DiagnosticSeverity::Warning:
+    if (llvm::is_contained(warnings, text)) // of another specialisation
+      return;
     say() << "warning: " << text << "\n";
     warnings.push_back(text);
     return;

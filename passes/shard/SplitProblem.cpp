@@ -20,19 +20,25 @@ using namespace gridloom;
 using namespace gridloom::dist;
 
 /// Costs are whole hundredths of a picosecond. A program that costs more than the most on one
-/// device has larger units, with which sums stay far from solver::infiniteCost. The first constant
-/// is in units per second.
+/// device, or has a value that does as a message, has larger units, with which sums stay far from
+/// solver::infiniteCost. The first constant is in units per second.
 static constexpr double kFinestUnits = 1e14, kMostCost = 1e16;
 /// Breaks ties: of equal choices the one that keeps less memory wins. Bytes that cost 1: the
 /// weights of a whole device take less than a microsecond.
 static constexpr int64_t kTieBytes = 1024;
 
-static double chooseUnitsPerSecond(ArrayRef<func::FuncOp> functions,
-                                   const cluster::Machine &machine) {
+static double chooseUnitsPerSecond(ArrayRef<func::FuncOp> functions, ArrayRef<StringAttr> axes,
+                                   const Mesh &mesh) {
   double seconds = 0, perSecond = kFinestUnits;
+  int64_t largest = 0;
   for (func::FuncOp function : functions)
-    for (Operation &op : function.front().without_terminator())
-      seconds += loom::getComputeSeconds(&op, machine);
+    for (Operation &op : function.front().without_terminator()) {
+      seconds += loom::getComputeSeconds(&op, mesh.getMachine());
+      for (RankedTensorType type : getTensorTypes(&op))
+        largest = std::max(largest, loom::getByteSize(type));
+    }
+  if (mesh.getSize(axes) > 1)
+    seconds += mesh.getSeconds(cluster::Collective::AllReduce, static_cast<double>(largest), axes);
   while (seconds * perSecond > kMostCost && perSecond > 1)
     perSecond /= 10;
   return perSecond;
@@ -114,7 +120,7 @@ SplitProblem::SplitProblem(ModuleOp module, ArrayRef<StringAttr> axes, ArrayRef<
       functionNumbers[func] = functions.size();
       functions.push_back(func);
     }
-  unitsPerSecond = chooseUnitsPerSecond(functions, mesh.getMachine());
+  unitsPerSecond = chooseUnitsPerSecond(functions, axes, mesh);
   prices->setPlace(describePlace(module, axes, mesh, boundsTime, unitsPerSecond));
   setTimes();
   collectStatePins();

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 
 using namespace gridloom;
 using namespace gridloom::rt;
@@ -100,7 +101,10 @@ static void findPadding(const Plan &plan, const Argument &input, const std::stri
                 "with the same ignore_index= in each loss and metric of '" +
                 input.name + "'");
   auto [least, most] = getRange(input.type);
-  if (*target->ignored < int64_t(least) || *target->ignored > int64_t(most))
+  // A double also holds the least number of 64 bits.
+  bool isLeast =
+      input.type == DataType::I64 && *target->ignored == std::numeric_limits<int64_t>::min();
+  if (!isLeast && (*target->ignored < int64_t(least) || *target->ignored > int64_t(most)))
     throw usage("--pad-to " + padTo + ": '" + input.name + "' cannot be padded, since " +
                 std::string(nameOf(input.type)) + " does not hold the ignored label " +
                 std::to_string(*target->ignored) +

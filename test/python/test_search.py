@@ -137,6 +137,12 @@ def test_operations_that_take_years_are_split(tools, tmp_path):
     options = ["--dim", "batch=64", "--mesh", "x=8", "--cluster", tmp_path / "slow.json", "--strategy", "search"]
     found = json.loads(tools.call("plan", model, *options, "--json").stdout)
     assert found["programs"][0]["step_ms"] == pytest.approx(1e3 * 2 * 64 * 1024 * 1024 / 8, rel=0.01)
+    # Messages that pins make necessary.
+    link = FREE["links"][0] | {"bytes_per_second": 1}
+    (tmp_path / "slow.json").write_text(json.dumps(FREE | {"links": [link]}))
+    pins = ["--shard", "x=[{x},{}]", "--shard", "y=[{},{x}]"]
+    found = json.loads(tools.call("plan", model, *options, *pins, "--json").stdout)
+    assert found["programs"][0]["step_ms"] > 1e6
 
 
 @pytest.fixture(scope="module")

@@ -110,6 +110,16 @@ def test_batches_take_the_smallest_size_that_holds_them(tools, model, plan, data
     assert float(rows[-1]["eval_accuracy"]) == pytest.approx(accuracy)
 
 
+def test_labels_are_padded_with_the_least_integer(tools, model, plan, data, tmp_path):
+    loss = LOSS.replace(str(IGNORED), str(-(2**63)))
+    least = plan("", loss, loss.replace("cross_entropy", "accuracy"))
+    for name, which in (("least", least), ("usual", plan())):
+        train = ["train", which, "--data", model.parent / "data", "--pad-to", "sequence", "--steps", 2]
+        tools.call(*train, "--log", tmp_path / f"{name}.csv")
+    rows = [read_log(tmp_path / f"{name}.csv") for name in ("least", "usual")]
+    assert [row["loss"] for row in rows[0]] == [row["loss"] for row in rows[1]]
+
+
 def test_a_resumed_run_is_the_whole_run(tools, model, plan, tmp_path):
     common = ["train", plan("data=2"), "--data", model.parent / "data", "--pad-to", "sequence", "--seed", 3]
     tools.call(*common, "--steps", 9, "--checkpoint-dir", tmp_path / "whole")

@@ -42,3 +42,18 @@ def test_parts_drop_what_the_whole_drops(tools, tmp_path, layout):
         with gridloom.Trainer(plan) as trainer:
             losses.append([float(trainer.step(batch)["loss"]) for _ in range(2)])
     np.testing.assert_allclose(losses, [losses[0]] * 3, rtol=1e-6)
+
+
+def test_a_sum_over_the_batch_is_warned_of_once(tools, tmp_path):
+    """Not for each specialisation."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", "steps", WIDTH]) for name in "xy")
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("ReduceMean", ["h"], ["m"], axes=[0], name="mean"),
+        helper.make_node("Sub", ["h", "m"], ["y"]),
+    ]
+    graph = helper.make_graph(nodes, "centred", [x], [y], [numpy_helper.from_array(np.eye(WIDTH, dtype=np.float32), "w")])
+    path = zoo.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "m.onnx")
+    options = ["--train", "--loss", "mse(y, t)", "--dim", "batch=4", "--dim", "steps=2,3,5", "--microbatches", "2"]
+    told = tools.compile(path, tmp_path / "m.plan", *options).stderr
+    assert told.count("warning: node 'mean': sums over the batch, of which --microbatches 2 gives it a part at a time") == 1

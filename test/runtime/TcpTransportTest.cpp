@@ -382,14 +382,17 @@ TEST(TcpTransportTest, ConnectingMeetsTheDeadline) {
 }
 
 TEST(TcpTransportTest, ARefusalNamesTheCommonCause) {
-  try {
-    joinTcpTransport(makeMaster(findPort()), "job", 1, 2, {300ms, 100ms});
-    FAIL() << "nobody listens";
-  } catch (const Error &error) {
-    EXPECT_EQ(error.getCode(), ErrorCode::DeadlineExceeded);
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("Connection refused"),
-                                    HasSubstr("set MASTER_ADDR to an IP address")));
-  }
+  std::string port = ":" + std::to_string(findPort());
+  for (const auto &[host, cause] :
+       {std::pair("localhost", "set MASTER_ADDR to an IP address"),
+        std::pair("127.0.0.1", "is rank 0 running, with the same MASTER_ADDR and MASTER_PORT?")})
+    try {
+      joinTcpTransport(host + port, "job", 1, 2, {300ms, 100ms});
+      FAIL() << "nobody listens";
+    } catch (const Error &error) {
+      EXPECT_EQ(error.getCode(), ErrorCode::DeadlineExceeded);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("Connection refused"), HasSubstr(cause)));
+    }
 }
 
 /// The name of a service may be created after a rank first looks it up.

@@ -34,7 +34,8 @@ static int listenAt(const std::string &master, const TransportOptions &options) 
       if (bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
         return fd;
     }
-    reason = errno;
+    if (fd >= 0 || reason == 0) // a machine without IPv6 has no sockets for such addresses
+      reason = errno;
     if (fd >= 0)
       close(fd);
   }
@@ -66,7 +67,7 @@ TcpServer::~TcpServer() {
 /// Whether no rank needs the server any more: each has left, did not join in time, or has not been
 /// heard for seconds. Such a rank is stopped or cut off; rank 0 does not wait for it.
 bool TcpServer::isComplete() const {
-  constexpr milliseconds longestUnheard(5000);
+  milliseconds longestUnheard = std::max(options.silence, milliseconds(5000));
   auto now = steady_clock::now();
   bool mayJoin = now < stopBegin + std::min(options.deadline, milliseconds(1000));
   for (int rank = 0; rank < size; ++rank)

@@ -359,6 +359,13 @@ static int tryConnect(const addrinfo &address, steady_clock::time_point end,
   return -1;
 }
 
+/// Whether the host of "host:port" is an address, not a name: names have letters and no colons.
+static bool isNumber(const std::string &master) {
+  std::string host = master.substr(0, master.rfind(':'));
+  return host.find(':') != std::string::npos ||
+         host.find_first_not_of("0123456789.") == std::string::npos;
+}
+
 static int connectTo(const std::string &master, const TransportOptions &options) {
   auto end = steady_clock::now() + options.deadline;
   std::shared_ptr<addrinfo> addresses = resolve(master, end, options.whileJoining);
@@ -371,18 +378,20 @@ static int connectTo(const std::string &master, const TransportOptions &options)
       int fd = tryConnect(*address, limit, options.whileJoining);
       if (fd >= 0)
         return fd;
-      // The last attempt has no time left, which says less than a refusal before.
-      if (reason == 0 || errno != ETIMEDOUT)
+      // A refusal says more than that there is no way to another address, and all else more than
+      // that the last attempt had no time.
+      if (reason != ECONNREFUSED && (reason == 0 || errno != ETIMEDOUT))
         reason = errno;
     }
     if (steady_clock::now() > end)
       throw Error(ErrorCode::DeadlineExceeded,
                   "rank 0 was not to be reached at " + master + " within " +
                       std::to_string(options.deadline.count()) + " ms: " + strerror(reason) +
-                      (reason == ECONNREFUSED
-                           ? "; rank 0 may have found another address for that name, such as "
-                             "127.0.1.1 in its /etc/hosts; set MASTER_ADDR to an IP address"
-                           : "; is MASTER_ADDR reachable, and its port open?"));
+                      (reason != ECONNREFUSED ? "; is MASTER_ADDR reachable, and its port open?"
+                       : isNumber(master)
+                           ? "; is rank 0 running, with the same MASTER_ADDR and MASTER_PORT?"
+                           : "; rank 0 may have found another address for that name, such as "
+                             "127.0.1.1 in its /etc/hosts; set MASTER_ADDR to an IP address"));
     if (options.whileJoining)
       options.whileJoining();
     std::this_thread::sleep_for(milliseconds(50));
