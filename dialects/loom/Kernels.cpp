@@ -350,6 +350,11 @@ bool gridloom::loom::isTransposed(Value value) {
   });
 }
 
+/// Whether a product is before a transpose alone, and is written in the order that this one wants.
+static bool isBehindProduct(TransposeOp transpose) {
+  return transpose.getInput().hasOneUse() && transpose.getInput().getDefiningOp<DotGeneralOp>();
+}
+
 /// Whether an operation only changes the address or strides of elements.
 static bool isAddress(Operation *op, const Libraries &libraries) {
   if (isa<SliceOp>(op))
@@ -359,10 +364,8 @@ static bool isAddress(Operation *op, const Libraries &libraries) {
     return false;
   if (libraries.isBound)
     return true;
-  Value input = transpose.getInput();
-  // A product is written in the order that its only reader wants.
-  if (keepsOrder(transpose.getPermutation(), getType(input).getShape()) ||
-      (input.hasOneUse() && input.getDefiningOp<DotGeneralOp>()))
+  if (keepsOrder(transpose.getPermutation(), getType(transpose.getInput()).getShape()) ||
+      isBehindProduct(transpose))
     return true;
   return isReadElsewhere(op->getResult(0), /*byProducts=*/!keepsRows(op), /*isOrdered=*/false,
                          libraries);
@@ -371,9 +374,7 @@ static bool isAddress(Operation *op, const Libraries &libraries) {
 bool gridloom::loom::isWrittenTransposed(Operation *op, const Libraries &libraries) {
   auto transpose = dyn_cast<TransposeOp>(op);
   // In a bound, two transposes may be one.
-  if (!transpose || !transpose.getInput().hasOneUse() ||
-      !transpose.getInput().getDefiningOp<DotGeneralOp>() ||
-      (libraries.isBound && isTransposed(transpose)))
+  if (!transpose || !isBehindProduct(transpose) || (libraries.isBound && isTransposed(transpose)))
     return false;
   Libraries exact = libraries;
   exact.isBound = false;

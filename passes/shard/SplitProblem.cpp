@@ -444,7 +444,8 @@ SplitPrices::Reshard SplitProblem::findReshard(RankedTensorType type, ShardingAt
   SplitPrices::Reshard reshard;
   reshard.cost = toCost(cost.seconds + cost.order + (boundsTime ? 0 : cost.cuts));
   double launch = loom::getLaunchSeconds(mesh.getMachine());
-  double copy = getCopyKernelSeconds(type, target, mesh);
+  // A kernel that reads and writes the reader's part: a call writes its own result in any case.
+  double copy = getApartSeconds(type, target, target, mesh);
   bool isMoved = cost.seconds > 0;
   if (isMoved || cost.isCut) {
     reshard.apart = toCost(boundsTime ? launch : getApartSeconds(type, source, target, mesh));
@@ -489,10 +490,19 @@ const SplitProblem::Table &SplitProblem::getTable(RankedTensorType type, const C
       if (!reshard.isKnown())
         reshard = findReshard(type, source, target);
       solver::Cost more = 0;
-      if (reader.taking != Taking::CutsItself)
-        more = reader.taking == Taking::CutsApart    ? reshard.launch
-               : reader.taking == Taking::SameKernel ? reshard.apart
-                                                     : reshard.epilogue;
+      switch (reader.taking) {
+      case Taking::CutsItself:
+        break;
+      case Taking::CutsApart:
+        more = reshard.launch;
+        break;
+      case Taking::SameKernel:
+        more = reshard.apart;
+        break;
+      case Taking::Epilogue:
+        more = reshard.epilogue;
+        break;
+      }
       if (reader.order && reshard.copy > 0 &&
           !loom::keepsOrder(reader.order, getLocalType(type, getValue(target), mesh).getShape()))
         more += reshard.copy;

@@ -124,8 +124,3 @@ double gridloom::getApartSeconds(RankedTensorType type, const Sharding &from, co
   work.readBytes = static_cast<double>(loom::getByteSize(getLocalType(type, to, mesh)));
   return cluster::getComputeSeconds(mesh.getMachine(), work);
 }
-
-double gridloom::getCopyKernelSeconds(RankedTensorType type, const Sharding &sharding,
-                                      const Mesh &mesh) {
-  return getApartSeconds(type, sharding, sharding, mesh);
-}

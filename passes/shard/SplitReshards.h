@@ -28,11 +28,6 @@ ReshardCost getReshardCost(mlir::RankedTensorType type, const dist::Sharding &fr
 double getApartSeconds(mlir::RankedTensorType type, const dist::Sharding &from,
                        const dist::Sharding &to, const dist::Mesh &mesh);
 
-/// Seconds of a kernel that copies a device's part. A message between a library call and its
-/// epilogue adds as much, since the call writes its result in any case.
-double getCopyKernelSeconds(mlir::RankedTensorType type, const dist::Sharding &sharding,
-                            const dist::Mesh &mesh);
-
 } // namespace gridloom
 
 #endif // GRIDLOOM_PASSES_SHARD_SPLITRESHARDS_H

@@ -248,26 +248,28 @@ TEST_F(SimulatorTest, StagesThatWaitForEachOtherAreAnError) {
   EXPECT_THAT(message, testing::HasSubstr("wait for each other forever: stage 0 sends to stage 1"));
 }
 
-TEST_F(SimulatorTest, MeasuredTimesTakeThePlaceOfEstimates) {
+/// A trace in which a step called negate takes so many microseconds.
+static sim::MeasuredCosts measureNegate(const std::string &duration) {
   std::string error;
-  std::string trace =
-      R"({"traceEvents": [{"ph": "X", "name": "negate", "cat": "compute", "dur": 250000}]})";
-  std::optional<sim::MeasuredCosts> costs = sim::MeasuredCosts::parse(trace, "t.json", error);
-  ASSERT_TRUE(costs) << error;
-  std::string text = program(block(launch("%x", "%a") + launch("%a", "%y")));
-  auto runs = simulate(text, &*costs);
+  std::optional<sim::MeasuredCosts> costs = sim::MeasuredCosts::parse(
+      R"({"traceEvents": [{"ph": "X", "name": "negate", "cat": "compute", "dur": )" + duration +
+          "}]}",
+      "t.json", error);
+  EXPECT_TRUE(costs) << error;
+  return costs.value_or(sim::MeasuredCosts());
+}
+
+TEST_F(SimulatorTest, MeasuredTimesTakeThePlaceOfEstimates) {
+  sim::MeasuredCosts costs = measureNegate("250000");
+  auto runs = simulate(program(block(launch("%x", "%a") + launch("%a", "%y"))), &costs);
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_DOUBLE_EQ(runs[0].seconds, 0.5);
   EXPECT_EQ(sim::countMeasured(runs), std::pair(size_t(2), size_t(2)));
 }
 
 TEST_F(SimulatorTest, TimesThatNoIntegerHolds) {
-  std::string error;
-  std::string trace =
-      R"({"traceEvents": [{"ph": "X", "name": "negate", "cat": "compute", "dur": 1e30}]})";
-  std::optional<sim::MeasuredCosts> costs = sim::MeasuredCosts::parse(trace, "t.json", error);
-  ASSERT_TRUE(costs) << error;
-  auto runs = simulate(program(block(launch("%x", "%a") + launch("%a", "%y"))), &*costs);
+  sim::MeasuredCosts costs = measureNegate("1e30");
+  auto runs = simulate(program(block(launch("%x", "%a") + launch("%a", "%y"))), &costs);
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_DOUBLE_EQ(runs[0].seconds, 2e24);
   EXPECT_GT(runs[0].stats.compute, 1e12);
