@@ -12,6 +12,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/JSON.h"
 
+#include <numeric>
 #include <set>
 
 using namespace mlir;
@@ -97,11 +98,9 @@ std::vector<MeshSpec> gridloom::enumerateMeshes(int64_t count, StringRef strateg
   return meshes;
 }
 
-/// Devices in a block of the fastest links; all devices if there is one block, or if blocks do not
-/// divide them.
-static int64_t getFastBlock(const cluster::Machine &machine, int64_t count) {
-  int64_t block = machine.levels.empty() ? count : machine.levels.front().block;
-  return block <= 1 || block >= count || count % block != 0 ? count : block;
+int64_t gridloom::getFastBlock(const cluster::Machine &machine, int64_t count) {
+  int64_t block = machine.levels.size() < 2 ? count : std::gcd(machine.levels.front().block, count);
+  return block > 1 ? block : count;
 }
 
 /// "x=4,y=2"; leaves out axes of one device.

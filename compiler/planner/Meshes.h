@@ -34,6 +34,10 @@ int64_t countDevices(const MeshSpec &mesh);
 /// 16 devices cut 8 key-value heads as 8 by 2, the queries over both and the keys over the first.
 std::vector<MeshSpec> enumerateMeshes(int64_t count, llvm::StringRef strategy);
 
+/// Devices of a mesh of `count` that the fastest links connect, as many as divide `count`: 8 where
+/// hosts of 72 have 256 devices. All of them if that is one.
+int64_t getFastBlock(const cluster::Machine &machine, int64_t count);
+
 /// A mesh that can express many splits: one axis for the blocks of the fastest links, and the
 /// devices of a block over the other axes, larger ones first.
 MeshSpec makeSearchMesh(const cluster::Machine &machine, int64_t count, size_t mostAxes);

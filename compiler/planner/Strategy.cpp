@@ -258,8 +258,7 @@ static std::vector<Candidate> makeWholeSearches(ModuleOp module, const cluster::
 static std::vector<Candidate> makeFreeSearches(ModuleOp module, const cluster::Machine &machine,
                                                int64_t count, const StrategyRequest &request) {
   std::vector<Candidate> candidates = makeWholeSearches(module, machine, count, request);
-  int64_t block = machine.levels.size() > 1 ? machine.levels.front().block : count;
-  int64_t blocks = block >= 1 && count % block == 0 ? count / block : 1;
+  int64_t blocks = count / getFastBlock(machine, count);
   bool hasBatch = limitMicrobatches(module, 2 * kMaxSearchedStages) > 1;
   int64_t most = blocks > 1 || hasBatch ? std::max<int64_t>(blocks, 2) : 1;
   for (int64_t stages = 2; stages <= std::min(most, kMaxSearchedStages); ++stages) {

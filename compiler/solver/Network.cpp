@@ -116,6 +116,35 @@ Assignment Network::toProblem(const std::vector<uint32_t> &chosen, const Model &
   return assignment;
 }
 
+static constexpr uint32_t kUnknown = uint32_t(-1);
+
+/// The first of the cheapest strategies beside the neighbours that are not unknown.
+uint32_t Network::getCheapest(uint32_t node, const std::vector<uint32_t> &chosen) const {
+  std::vector<double> sums(costs.begin() + ptrdiff_t(costsAt[node]),
+                           costs.begin() + ptrdiff_t(costsAt[node + 1]));
+  for (const Link &link : getLinks(node))
+    if (chosen[link.node] != kUnknown) {
+      const double *row = getRow(link, node, chosen[link.node]);
+      for (size_t k = 0; k < sums.size(); ++k)
+        sums[k] += row[k];
+    }
+  return uint32_t(std::min_element(sums.begin(), sums.end()) - sums.begin());
+}
+
+std::vector<uint32_t> Network::fromProblem(const Assignment &assignment, const Model &model) const {
+  std::vector<uint32_t> chosen(getNumNodes(), kUnknown);
+  for (uint32_t node = 0; node < getNumNodes(); ++node) {
+    const std::vector<uint32_t> &left = model.nodes[problemNode[node]].strategies;
+    auto it = std::lower_bound(left.begin(), left.end(), assignment[problemNode[node]]);
+    if (it != left.end() && *it == assignment[problemNode[node]])
+      chosen[node] = uint32_t(it - left.begin());
+  }
+  for (uint32_t node = 0; node < getNumNodes(); ++node)
+    if (chosen[node] == kUnknown)
+      chosen[node] = getCheapest(node, chosen);
+  return chosen;
+}
+
 /// getLeastSums of the first columns, as many as there are lanes.
 template <typename Lanes>
 static void getLeastSumsOf(const double *matrix, const double *added, size_t rows, size_t columns,

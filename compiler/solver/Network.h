@@ -57,6 +57,9 @@ struct Network {
   double getCost(const std::vector<uint32_t> &chosen) const;
   /// The problem's strategies for a choice, as Folding::unfold takes them.
   Assignment toProblem(const std::vector<uint32_t> &chosen, const Model &model) const;
+  /// The reverse. A node whose strategy was folded away gets the cheapest beside those of its
+  /// neighbours that are known.
+  std::vector<uint32_t> fromProblem(const Assignment &assignment, const Model &model) const;
 
   std::vector<uint32_t> problemNode;
   std::vector<uint32_t> size;  // strategies of each node
@@ -76,6 +79,7 @@ struct Network {
 private:
   Cost addBounds(const std::vector<Cost> &table);
   void addLinks(const Model &model, const std::vector<uint32_t> &toNetwork);
+  uint32_t getCheapest(uint32_t node, const std::vector<uint32_t> &chosen) const;
 };
 
 } // namespace gridloom::solver

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <tuple>
 
 using namespace gridloom::solver;
 
@@ -21,6 +23,38 @@ static std::string at(const char *table, size_t row) {
 
 static std::string countOf(size_t count, const char *what) {
   return std::to_string(count) + " " + what;
+}
+
+Problem gridloom::solver::keepStrategies(const Problem &problem,
+                                         const std::vector<std::vector<uint32_t>> &kept) {
+  Problem result;
+  result.intervals = problem.intervals;
+  result.edges = problem.edges;
+  result.usageLimit = problem.usageLimit;
+  for (size_t node = 0; node < kept.size(); ++node) {
+    for (uint32_t strategy : kept[node]) {
+      result.costs.append(problem.costs[node][strategy]);
+      result.usages.append(problem.usages[node][strategy]);
+    }
+    result.costs.endRow();
+    result.usages.endRow();
+  }
+  // Equal layers share rows, so that they are folded once.
+  std::map<std::tuple<const int64_t *, std::vector<uint32_t>, std::vector<uint32_t>>, size_t> rows;
+  for (size_t edge = 0; edge < problem.edges.size(); ++edge) {
+    auto [first, second] = problem.edges[edge];
+    std::span<const int64_t> costs = problem.edgeCosts[edge];
+    auto [row, isNew] = rows.try_emplace({costs.data(), kept[first], kept[second]}, edge);
+    if (!isNew) {
+      result.edgeCosts.repeatRow(row->second);
+      continue;
+    }
+    for (uint32_t i : kept[first])
+      for (uint32_t j : kept[second])
+        result.edgeCosts.append(costs[i * problem.getNumStrategies(second) + j]);
+    result.edgeCosts.endRow();
+  }
+  return result;
 }
 
 static std::string findFaultOfNode(const Problem &problem, size_t node) {

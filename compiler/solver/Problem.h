@@ -84,6 +84,9 @@ struct Problem {
 /// The strategy of each node.
 using Assignment = std::vector<uint32_t>;
 
+/// The problem with some of its strategies: of each node those listed, at least one.
+Problem keepStrategies(const Problem &problem, const std::vector<std::vector<uint32_t>> &kept);
+
 /// What makes `problem` malformed, in one line with the position in the file's terms; empty if
 /// every index, size and sum is in range. The rest of the solver relies on this check.
 std::string findFault(const Problem &problem);

@@ -15,7 +15,8 @@ using namespace gridloom::solver;
 
 /// Walks of a round. More use more threads; fewer waste less if two change the same place.
 static constexpr size_t walksPerRound = 16;
-/// The walks among them that start at the last suggestion, if it is new.
+/// The walks among them that start at the last suggestion, if it is new; half as many if the search
+/// had a start.
 static constexpr size_t walksFromSuggestion = 4;
 /// The bound runs in each round until it has run so often, since its prices guide the walks.
 static constexpr int boundsAtFirst = 100;
@@ -58,6 +59,13 @@ static void runTasks(size_t count, unsigned numThreads,
     thread.join();
 }
 
+void Search::startFrom(std::vector<uint32_t> chosen) {
+  State start(network, std::move(chosen));
+  if (start.isBetterThan(*state))
+    *state = std::move(start);
+  hasStart = true;
+}
+
 void Search::runRound() {
   bool hasBound = wantsBound();
   // At first the bound's suggestions are better than what walks find without prices.
@@ -75,7 +83,8 @@ void Search::runRound() {
     }
     size_t i = task - hasBound;
     uint64_t before = walks[thread]->getWork();
-    const State &start = suggestion && i < walksFromSuggestion ? *suggestion : *state;
+    bool isFromSuggestion = suggestion && i < walksFromSuggestion && !(hasStart && i % 2 == 1);
+    const State &start = isFromSuggestion ? *suggestion : *state;
     changes[i] =
         walks[thread]->run(*state, start, memoryCosts, Random(numRounds * walksPerRound + i));
     work[i] = walks[thread]->getWork() - before;

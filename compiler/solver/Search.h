@@ -27,6 +27,9 @@ public:
   Search(const Network &network, unsigned numThreads, Elimination *elimination = nullptr,
          double knownBound = -std::numeric_limits<double>::infinity());
 
+  /// Takes the assignment for the best so far, if it is better than an arbitrary one, and walks
+  /// from the best state from the first walks on.
+  void startFrom(std::vector<uint32_t> chosen);
   void runRound();
 
   uint64_t getNumRounds() const { return numRounds; }
@@ -56,6 +59,7 @@ private:
   std::unique_ptr<State> suggestion;        // the last one of bound or elimination, if it is new
   uint64_t numRounds = 0, boundWork = 0, walkWork = 0, eliminationWork = 0;
   int numBounds = 0;
+  bool hasStart = false;
   Ledger::Effect effect;
 };
 

@@ -84,6 +84,9 @@ private:
   void search() {
     Search search(*network, options.numThreads, elimination ? &*elimination : nullptr,
                   unlimitedCost);
+    if (Assignment start = options.suggestStart ? options.suggestStart() : Assignment();
+        !start.empty())
+      search.startFrom(network->fromProblem(start, folding.getModel()));
     while (!isEnough(search)) {
       search.runRound();
       updateProgress(search);

@@ -36,6 +36,9 @@ struct Options {
   bool isFirstEnough = false;
   static constexpr uint64_t mostRoundsWithoutAny = 2000;
   unsigned numThreads = 1;
+  /// Asked for an assignment to start from, if the problem is not solved without rounds. It may
+  /// return none, or be null.
+  std::function<Assignment()> suggestStart;
   /// Asked between rounds, once there is an assignment, whether it is good enough. May be null.
   std::function<bool(const Progress &)> isEnough;
   /// Called between rounds. May be null.

@@ -28,6 +28,9 @@ namespace gridloom {
 /// The number of times stages are cut, each followed by a search of all splits.
 static constexpr int kMostCuts = 3;
 
+/// Rounds to find an assignment to start from.
+static constexpr uint64_t kMostRoundsForStart = 20;
+
 namespace {
 /// The best splits of the program for one cut into stages.
 struct Found {
@@ -85,6 +88,7 @@ struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPa
 
 private:
   std::vector<SmallVector<StringAttr>> listBatchAxes(ArrayRef<StringAttr> over, const Mesh &mesh);
+  solver::Assignment findUniform(const SplitProblem &problem, const solver::Problem &costs);
   FailureOr<Found> search(const StageStarts &starts, ArrayRef<StringAttr> over, const Mesh &mesh);
   FailureOr<Found> searchStages(ArrayRef<StringAttr> over, const Mesh &mesh);
   FailureOr<Found> recall(ArrayRef<StringAttr> over, const Mesh &mesh);
@@ -180,6 +184,26 @@ std::vector<SmallVector<StringAttr>> SearchSplitsPass::listBatchAxes(ArrayRef<St
   return all;
 }
 
+/// The best of the few assignments that split each operation along one factor alone, if any is
+/// found.
+solver::Assignment SearchSplitsPass::findUniform(const SplitProblem &problem,
+                                                 const solver::Problem &costs) {
+  std::vector<std::vector<uint32_t>> kept = problem.listUniform();
+  solver::Options options;
+  options.work = std::min(work / 4, kMostRoundsForStart);
+  options.gap = kSearchGap;
+  options.isEnough = [&](const solver::Progress &progress) { return isOver(progress.work); };
+  solver::Solution solution = solver::solve(solver::keepStrategies(costs, kept), options);
+  rounds += solution.progress.work;
+  if (limits)
+    limits->rounds += solution.progress.work;
+  if (!solution.progress.isFeasible)
+    return {};
+  for (size_t node = 0; node < kept.size(); ++node)
+    solution.assignment[node] = kept[node][solution.assignment[node]];
+  return std::move(solution.assignment);
+}
+
 /// The best result of one search for each choice of the batch's axes.
 FailureOr<Found> SearchSplitsPass::search(const StageStarts &starts, ArrayRef<StringAttr> over,
                                           const Mesh &mesh) {
@@ -208,7 +232,9 @@ FailureOr<Found> SearchSplitsPass::search(const StageStarts &starts, ArrayRef<St
              << formatBytes(found.problem->getTableBytes()) << ", the most are "
              << formatBytes(mostTableBytes)
              << "; search over fewer axes, as x=4 in place of a=2,b=2";
-    found.solution = solver::solve(found.problem->makeProblem(memory), options);
+    solver::Problem costs = found.problem->makeProblem(memory);
+    options.suggestStart = [&] { return findUniform(*found.problem, costs); };
+    found.solution = solver::solve(costs, options);
     rounds += found.solution.progress.work;
     if (limits) {
       limits->rounds += found.solution.progress.work;

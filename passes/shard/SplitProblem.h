@@ -67,6 +67,10 @@ public:
   /// and outputs, and of what operations make while it is read. With `memoryBytes` above 0 a device
   /// keeps at most so many.
   solver::Problem makeProblem(int64_t memoryBytes) const;
+  /// Of each node the strategies that split nothing, or one factor or dimension over as many
+  /// devices as it can be; all of a node that has none of these. Programs of many small operations,
+  /// such as unrolled loops, are often best split so, in the same way throughout.
+  std::vector<std::vector<uint32_t>> listUniform() const;
   /// Writes the splits that the assignment gives the operations, and the shardings that it gives
   /// the values, closed, with the origin. Weights are split as they are stored, and what has a body
   /// as its body is: they get no splits.

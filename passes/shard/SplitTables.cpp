@@ -83,3 +83,48 @@ solver::Problem SplitProblem::makeProblem(int64_t memoryBytes) const {
   }
   return problem;
 }
+
+/// The one dimension or factor that is split, -1 for none, and the number of its parts; nullopt if
+/// there are several, or partial sums.
+static std::optional<std::pair<int64_t, int64_t>>
+findOnlySplit(ArrayRef<DimShardingAttr> places, ArrayRef<StringAttr> unreduced, const Mesh &mesh) {
+  std::pair<int64_t, int64_t> split = {-1, 1};
+  for (auto [place, dim] : llvm::enumerate(places)) {
+    int64_t parts = 1;
+    for (StringAttr axis : dim.getAxes())
+      parts *= isMicroAxis(axis) ? 1 : mesh.getSize(axis);
+    if (parts > 1 && split.first >= 0)
+      return std::nullopt;
+    if (parts > 1)
+      split = {static_cast<int64_t>(place), parts};
+  }
+  return unreduced.empty() ? std::optional(split) : std::nullopt;
+}
+
+std::vector<std::vector<uint32_t>> SplitProblem::listUniform() const {
+  std::vector<std::vector<uint32_t>> all;
+  for (const Node &node : nodes) {
+    std::map<int64_t, std::pair<int64_t, std::vector<uint32_t>>> most; // parts and strategies
+    for (uint32_t k = 0; k < node.costs.size(); ++k) {
+      ShardingAttr sharding = node.splits.empty() ? node.tensors.front().get(k) : ShardingAttr();
+      auto split = sharding ? findOnlySplit(sharding.getDims(), sharding.getUnreduced(), mesh)
+                            : findOnlySplit(node.splits[k].getFactors(),
+                                            node.splits[k].getUnreduced(), mesh);
+      if (!split)
+        continue;
+      auto &[parts, strategies] = most[split->first];
+      if (split->second > parts)
+        strategies.clear();
+      if (split->second >= parts)
+        strategies.push_back(k);
+      parts = std::max(parts, split->second);
+    }
+    std::vector<uint32_t> &kept = all.emplace_back();
+    for (auto &[place, best] : most)
+      kept.insert(kept.end(), best.second.begin(), best.second.end());
+    if (kept.empty())
+      for (uint32_t k = 0; k < node.costs.size(); ++k)
+        kept.push_back(k);
+  }
+  return all;
+}
