@@ -455,6 +455,11 @@ StrategyRequest Compilation::makeRequest() const {
   StrategyRequest request;
   request.mesh = options.mesh;
   request.cluster = cluster;
+  // What runs as one kernel depends on the target.
+  if (request.cluster)
+    for (cluster::DeviceKind &kind : request.cluster->kinds)
+      if (kind.target.empty())
+        kind.target = target->getName();
   request.clusterFlag = getClusterFlag();
   request.kind = target->getTraits().machine.str();
   request.strategy = options.seeds ? options.strategy : "search"; // auto without known strategies

@@ -178,6 +178,8 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
   /// Moves a transpose that puts channels first behind an operation, towards one that puts them
   /// last.
   void sinkTransposes(Operation *op) {
+    if (auto done = dyn_cast<dist::DoneOp>(op))
+      return sinkBelow(done);
     // Communication returns a future, not a tensor.
     if (auto reduce = dyn_cast<loom::ReduceOp>(op))
       return sinkBelow(reduce);
@@ -219,6 +221,29 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
     op->getResult(0).replaceAllUsesWith(transposeTo(builder, copy->getResult(0), first));
   }
 
+  /// Handles what is exchanged along the edges of pictures; other collectives have a dimension of
+  /// their own, along which their data is contiguous.
+  void sinkBelow(dist::DoneOp op) {
+    auto start = op.getFuture().getDefiningOp<dist::StartOp>();
+    auto permute = start ? dyn_cast<dist::PermuteOp>(start.getBody().front().front()) : nullptr;
+    if (!permute || !start->hasOneUse())
+      return;
+    int64_t rank = getType(permute.getOutput()).getRank();
+    Value source = rank < 3 ? Value() : matchTranspose(permute.getInput(), getFirstOrder(rank));
+    if (!source)
+      return;
+    permute.getInputMutable().assign(source);
+    permute.getOutput().setType(getType(source));
+    start.getFuture().setType(dist::FutureType::get(op.getContext(), {source.getType()}));
+    OpBuilder builder(op->getBlock(), std::next(op->getIterator()));
+    Value output = op.getOutputs().front();
+    auto transposed = cast<RankedTensorType>(output.getType());
+    output.setType(source.getType());
+    auto whole =
+        loom::TransposeOp::create(builder, op.getLoc(), transposed, output, getFirstOrder(rank));
+    output.replaceAllUsesExcept(whole, whole);
+  }
+
   void sinkBelow(loom::PadOp op) {
     int64_t rank = op.getLow().size();
     SmallVector<int64_t> last = getLastOrder(rank);
@@ -235,15 +260,36 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
     op.getOutput().replaceAllUsesWith(transposeTo(builder, made, getFirstOrder(rank)));
   }
 
+  /// Whether a reader wants the channels last, directly or behind operations that a transpose moves
+  /// behind.
+  static bool isWantedLast(Value value, int depth = 4) {
+    SmallVector<int64_t> last = getLastOrder(getType(value).getRank());
+    return llvm::any_of(value.getUsers(), [&](Operation *user) {
+      if (auto transpose = dyn_cast<loom::TransposeOp>(user))
+        return transpose.getPermutation() == ArrayRef<int64_t>(last);
+      return depth > 0 &&
+             isa<loom::SliceOp, loom::PadOp, loom::ConcatenateOp, loom::KernelBodyInterface>(
+                 user) &&
+             user->getNumResults() == 1 &&
+             getType(user->getResult(0)).getRank() == static_cast<int64_t>(last.size()) &&
+             isWantedLast(user->getResult(0), depth - 1);
+    });
+  }
+
   void sinkBelow(loom::ConcatenateOp op) {
     RankedTensorType type = getType(op.getOutput());
     int64_t rank = type.getRank();
     SmallVector<int64_t> first = getFirstOrder(rank), last = getLastOrder(rank);
     auto sources = llvm::map_to_vector(op.getInputs(),
                                        [&](Value input) { return matchTranspose(input, first); });
-    if (!llvm::all_of(sources, [](Value source) { return source != nullptr; }))
+    auto isMoved = [](Value source) { return source != nullptr; };
+    if (llvm::none_of(sources, isMoved) ||
+        (!llvm::all_of(sources, isMoved) && !isWantedLast(op.getOutput())))
       return;
     OpBuilder builder(op);
+    for (auto [source, input] : llvm::zip_equal(sources, op.getInputs()))
+      if (!source) // less to transpose than all of the result
+        source = transposeTo(builder, input, last);
     Value made = loom::ConcatenateOp::create(
         builder, op.getLoc(),
         RankedTensorType::get(reorder(type.getShape(), last), type.getElementType()), sources,

@@ -145,6 +145,9 @@ def SearchSplits : Pass<"dist-search-splits", "::mlir::ModuleOp"> {
     A remark gives the time found and the least that any choice takes. With `memory`, weights that a device has no room
     for lie in parts and are gathered where they are used.
 
+    With `hidden-share`, messages cost less that the schedule can hide behind work: such as gathers of weights, and of one of several
+    products of the same operand. The remark's times are then less than the sums.
+
     Where the mesh has the axis `stage-axis`, stages are cut first, as dist-assign-stages does, and again by the times that the
     splits lead to while that is faster. What is cut over the axis `micro` stays so; times and memory are those of one micro-batch.
   }];
@@ -152,6 +155,7 @@ def SearchSplits : Pass<"dist-search-splits", "::mlir::ModuleOp"> {
     ListOption<"axes", "axes", "std::string", "axes to split over, major before minor">,
     Option<"stageAxis", "stage-axis", "std::string", "\"pipe\"", "mesh axis whose coordinate is the stage">,
     Option<"memory", "memory", "int64_t", "0", "bytes of weights and activations that a device may keep; 0: any">,
+    Option<"hiddenShare", "hidden-share", "double", "0", "share of a message that costs nothing if other work can run beside it">,
     Option<"work", "work", "uint64_t", "100", "rounds of the solver">,
     Option<"mostTableBytes", "most-table-bytes", "uint64_t", "2147483648", "bytes of a search's tables of costs, of which there are three copies">
   ];

@@ -97,7 +97,7 @@ private:
   std::unique_ptr<SplitProblem> makeProblem(ArrayRef<StringAttr> over, ArrayRef<StringAttr> batch,
                                             const Mesh &mesh) {
     return std::make_unique<SplitProblem>(getOperation(), over, batch, mesh, mostTableBytes,
-                                          /*boundsTime=*/false, prices);
+                                          /*boundsTime=*/false, prices, hiddenShare);
   }
 
   /// Whether to settle for what has been found, after `more` further rounds.
@@ -137,7 +137,8 @@ private:
     const solver::Progress &progress = found.solution.progress;
     double cost = found.seconds * 1e3;
     double bound = found.problem->getStepBound(progress.lowerBound) * 1e3;
-    setSearchBound(getOperation(), {cost, bound});
+    if (hiddenShare == 0)
+      setSearchBound(getOperation(), {cost, bound});
     std::string how = "on a device, one operation after another";
     if (stages > 1)
       how = llvm::formatv("in {0} stages, micro-batches: {1}", stages,
@@ -146,6 +147,8 @@ private:
     if (bound > 0)
       least = llvm::formatv("no choice of splits takes less than {0:F3} ms{1}", bound,
                             stages > 1 ? " with these stages" : "");
+    if (hiddenShare > 0)
+      how += llvm::formatv(", with {0:F0} % less for messages beside work", hiddenShare * 100);
     getOperation().emitRemark(
         llvm::formatv("search: the program takes {0:F3} ms {1}; {2}", cost, how, least));
   }

@@ -37,6 +37,7 @@ struct ShardOptions {
   std::string stageAxis = "pipe";  ///< empty for no pipeline
   std::vector<std::string> search; ///< axes over which a solver splits
   int64_t searchMemory = 0;        ///< bytes of a device for the search; 0: no limit
+  double hiddenShare = 0;          ///< of the search: of messages that work can run beside
   /// Weights of up to so many bytes may have two copies if they are looked up and multiplied; 0:
   /// none.
   int64_t mostTableBytes = 0;

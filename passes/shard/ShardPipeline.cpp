@@ -90,7 +90,8 @@ void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &optio
   if (!options.search.empty())
     pm.addPass(createSearchSplits({.axes = {options.search.begin(), options.search.end()},
                                    .stageAxis = cutAxis,
-                                   .memory = options.searchMemory},
+                                   .memory = options.searchMemory,
+                                   .hiddenShare = options.hiddenShare},
                                   options.searched, options.limits, options.prices));
   if (!options.random.empty())
     pm.addPass(createSeedRandomly({{options.random.begin(), options.random.end()}, options.seed}));

@@ -25,6 +25,7 @@ struct SplitPrices {
     solver::Cost apart = 0;    ///< more, if the two would otherwise be one kernel
     solver::Cost epilogue = 0; ///< the same, if the reader is in the epilogue of a library call
     solver::Cost launch = 0;   ///< more, if the reader cannot cut out a device's part itself
+    solver::Cost hidden = 0;   ///< less, if other work can run beside the message
     solver::Cost copy = 0; ///< more, if the producer cannot write in the reader's order any more
     bool isKnown() const { return cost >= 0; }
   };

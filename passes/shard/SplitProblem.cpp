@@ -89,7 +89,7 @@ void SplitProblem::Column::add(ShardingAttr sharding) {
 /// What prices depend on: uniqued pointers, and sizes.
 static std::vector<const void *> describePlace(ModuleOp module, ArrayRef<StringAttr> axes,
                                                const Mesh &mesh, bool boundsTime,
-                                               double unitsPerSecond) {
+                                               double hiddenShare, double unitsPerSecond) {
   std::vector<const void *> place;
   auto add = [&](int64_t number) {
     place.push_back(reinterpret_cast<const void *>(static_cast<intptr_t>(number)));
@@ -103,26 +103,29 @@ static std::vector<const void *> describePlace(ModuleOp module, ArrayRef<StringA
   for (StringAttr axis : axes)
     place.push_back(axis.getAsOpaquePointer());
   add(boundsTime);
+  add(llvm::bit_cast<int64_t>(hiddenShare));
   add(static_cast<int64_t>(unitsPerSecond));
   return place;
 }
 
 SplitProblem::SplitProblem(ModuleOp module, ArrayRef<StringAttr> axes, ArrayRef<StringAttr> batch,
                            const Mesh &mesh, uint64_t mostBytes, bool boundsTime,
-                           std::shared_ptr<SplitPrices> given)
+                           std::shared_ptr<SplitPrices> given, double hiddenShare)
     : mesh(mesh), axes(axes), batch(batch), stageAxes(getStageAxes(module)),
       stages(mesh.getSize(stageAxes)),
       microbatches(mesh.getSize(StringAttr::get(mesh.getContext(), MeshOp::kMicroAxis))),
       libraries(loom::Libraries::of(mesh.getMachine(), boundsTime)), mostBytes(mostBytes),
-      boundsTime(boundsTime), prices(given ? std::move(given) : std::make_shared<SplitPrices>()) {
+      boundsTime(boundsTime), hiddenShare(hiddenShare),
+      prices(given ? std::move(given) : std::make_shared<SplitPrices>()) {
   for (auto func : module.getOps<func::FuncOp>())
     if (!loom::isBody(func)) {
       functionNumbers[func] = functions.size();
       functions.push_back(func);
     }
   unitsPerSecond = chooseUnitsPerSecond(functions, axes, mesh);
-  prices->setPlace(describePlace(module, axes, mesh, boundsTime, unitsPerSecond));
+  prices->setPlace(describePlace(module, axes, mesh, boundsTime, hiddenShare, unitsPerSecond));
   setTimes();
+  setWork();
   collectStatePins();
   for (func::FuncOp func : functions)
     addFunction(func);
@@ -443,6 +446,7 @@ SplitPrices::Reshard SplitProblem::findReshard(RankedTensorType type, ShardingAt
   ReshardCost cost = gridloom::getReshardCost(type, source, target, mesh);
   SplitPrices::Reshard reshard;
   reshard.cost = toCost(cost.seconds + cost.order + (boundsTime ? 0 : cost.cuts));
+  reshard.hidden = toCost(hiddenShare * cost.seconds);
   double launch = loom::getLaunchSeconds(mesh.getMachine());
   // A kernel that reads and writes the reader's part: a call writes its own result in any case.
   double copy = getApartSeconds(type, target, target, mesh);
@@ -463,7 +467,8 @@ SplitPrices::Reshard SplitProblem::findReshard(RankedTensorType type, ShardingAt
 const SplitProblem::Table &SplitProblem::getTable(RankedTensorType type, const Column &makes,
                                                   const Column &needs, bool isDeclared,
                                                   Reader reader) {
-  uintptr_t kind = 2 * static_cast<uintptr_t>(reader.taking) + isDeclared;
+  uintptr_t kind = 4 * static_cast<uintptr_t>(reader.taking) +
+                   2 * static_cast<uintptr_t>(reader.isBeside) + isDeclared;
   std::vector<const void *> key{type.getAsOpaquePointer(), reinterpret_cast<const void *>(kind),
                                 reader.order.getAsOpaquePointer()};
   for (ShardingAttr source : makes.shardings)
@@ -506,6 +511,8 @@ const SplitProblem::Table &SplitProblem::getTable(RankedTensorType type, const C
       if (reader.order && reshard.copy > 0 &&
           !loom::keepsOrder(reader.order, getLocalType(type, getValue(target), mesh).getShape()))
         more += reshard.copy;
+      if (reader.isBeside)
+        more -= reshard.hidden;
       entry->second.push_back(std::min(solver::infiniteCost, reshard.cost + more));
     }
   return entry->second;
@@ -648,9 +655,11 @@ void SplitProblem::connectOperations(func::FuncOp func) {
     for (OpOperand &operand : op.getOpOperands()) {
       Value value = operand.get();
       auto [source, tensor] = getSource(value, &op);
+      Reader reader = getReader(source, operand);
+      reader.isBeside = hasWorkBeside(value, &op);
       addEdge(source, tensor, node, operand.getOperandNumber(),
-              cast<RankedTensorType>(value.getType()), getReader(source, operand),
-              getPayer(value, &op), nodes[source].isReceived ? &op : nullptr);
+              cast<RankedTensorType>(value.getType()), reader, getPayer(value, &op),
+              nodes[source].isReceived ? &op : nullptr);
     }
     for (Value result : op.getResults())
       connectReceived(result);
@@ -658,7 +667,9 @@ void SplitProblem::connectOperations(func::FuncOp func) {
       if (auto value = valueNodes.find(result); value != valueNodes.end())
         addEdge(node, op.getNumOperands() + i, value->second, 0,
                 cast<RankedTensorType>(result.getType()),
-                {getCutter(result, loom::getOnlyReader(result)), {}},
+                {getCutter(result, loom::getOnlyReader(result)),
+                 {},
+                 hasWorkBeside(result, llvm::to_vector(result.getUsers()))},
                 result.use_empty() ? &op
                                    : getPayer(result, loom::listUses(result).front()->getOwner()));
   }

@@ -46,10 +46,12 @@ public:
   /// A problem whose tables of costs take more than `mostBytes` has none of them. One that
   /// `boundsTime` leaves out what a program may not have to pay: a little for what is kept, which
   /// tells equals apart, and the bytes of copies that cut out a device's part, which fusion may
-  /// spare. `prices` that other problems have left spare this one to find them; it may be null.
+  /// spare. `prices` that other problems have left spare this one to find them; it may be null. Of
+  /// a message that other work can run beside, the share `hiddenShare` costs nothing.
   SplitProblem(mlir::ModuleOp module, llvm::ArrayRef<mlir::StringAttr> axes,
                llvm::ArrayRef<mlir::StringAttr> batch, const dist::Mesh &mesh, uint64_t mostBytes,
-               bool boundsTime = false, std::shared_ptr<SplitPrices> prices = nullptr);
+               bool boundsTime = false, std::shared_ptr<SplitPrices> prices = nullptr,
+               double hiddenShare = 0);
 
   /// What the tables of costs between two nodes take.
   uint64_t getTableBytes() const { return tableBytes; }
@@ -138,6 +140,7 @@ private:
     Taking taking = Taking::CutsItself;
     /// The permutation of a transpose that the producer spares, if no message is between.
     mlir::DenseI64ArrayAttr order;
+    bool isBeside = false; ///< other work can run beside the message
   };
 
   solver::Cost toCost(double seconds) const;
@@ -151,6 +154,10 @@ private:
   int64_t getStage(mlir::Operation *op) const;
   /// The function and stage of the operation, as one number.
   size_t getPart(mlir::Operation *op) const;
+  void setWork();
+  /// Whether work that neither makes the value nor needs its readers takes as long as the value may
+  /// take to be sent. `readers` are those that wait for the message.
+  bool hasWorkBeside(mlir::Value value, llvm::ArrayRef<mlir::Operation *> readers) const;
   void collectStatePins();
   void addFunction(mlir::func::FuncOp func);
   void addOperation(mlir::Operation *op);
@@ -212,11 +219,14 @@ private:
   uint64_t mostBytes, tableBytes = 0;
   double unitsPerSecond = 0;
   bool boundsTime;
+  double hiddenShare;
   std::vector<Node> nodes;
   llvm::MapVector<mlir::Value, unsigned> valueNodes;
   llvm::MapVector<std::pair<mlir::Value, int64_t>, unsigned> received; ///< by stage
   llvm::DenseMap<mlir::Operation *, unsigned> opNodes;
   llvm::DenseMap<mlir::Operation *, int64_t> times;
+  /// By time, with the seconds of a device's even share; empty if all messages cost all their time.
+  std::vector<std::pair<mlir::Operation *, double>> work;
   llvm::DenseSet<mlir::Value> sums; ///< what some way to split its operation leaves partial
   llvm::SmallVector<solver::Interval> partTimes, stageTimes;
   llvm::DenseMap<mlir::Operation *, size_t> functionNumbers;

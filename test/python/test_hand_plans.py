@@ -46,6 +46,25 @@ def test_more_hosts_than_rows(tools, tmp_path):
     assert planner.search(cell).milliseconds < min(result.milliseconds for _, result in hands)
 
 
+def test_unrolled_loops_are_split_alike(tools, tmp_path):
+    """A batch of one row per device: walks from a program that repeats all work find no better step to split first."""
+    lstm = make_subject("lstm", {"layers": 2, "hidden": 1024, "vocabulary": 10000}, sequence=16, batch=8)
+    cell = Cell("c", lstm, 8, ("--devices", "8xV100-16GB"), tuple(hand_plans.PRESETS["p3.16xlarge"][1]))
+    planner = Planner(tools.path("gridloom"), tmp_path)
+    ours, by_hand = planner.search(cell), planner.simulate(cell, HandPlan(8, 1, 1, False, 1).options())
+    assert ours.strategy == "x=2,y=2,z=2: search"
+    assert ours.milliseconds <= by_hand.milliseconds
+
+
+def test_hosts_that_do_not_divide_the_devices(tools, tmp_path):
+    """Groups of eight within hosts of 72: without an axis for them, their links count as those between hosts."""
+    bert = make_subject("bert", {"layers": 2, "hidden": 8192, "heads": 128, "intermediate": 32768}, batch=16, sequence=512)
+    cell = Cell("c", bert, 256, ("--devices", "256xGB200-186GB"), tuple(hand_plans.PRESETS["GB200-NVL72"][1]))
+    planner = Planner(tools.path("gridloom"), tmp_path)
+    ours, by_hand = planner.search(cell), planner.simulate(cell, HandPlan(16, 2, 8, True, 1).options())
+    assert ours.milliseconds <= by_hand.milliseconds
+
+
 def test_hand_plans_are_all_there_are():
     """Four devices, two rows and three layers: no more parts of the batch than rows, and no more stages than layers."""
     cell = Cell("c", make_subject("gpt2", {"layers": 3}, batch=2, sequence=8), 4, ())

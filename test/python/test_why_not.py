@@ -15,30 +15,23 @@ from gridloom import zoo
 
 SEED = 20260
 QUICK, ALL = 20, 300
-# Estimates are not more precise: a pin that saves less counts as equally fast.
-ALIKE = 0.01
+ALIKE = 1e-6  # relative: times that differ only by rounding
 
 
 @dataclass(frozen=True)
 class Known:
-    """A pin that saves more, and the most that it may save, as a share of the step."""
+    """A pin that saves something, and the most that it may save, as a share of the step."""
 
     model: str
     devices: str
     pin: str
     most: float
-    reason: str
 
 
-# By case number.
-FUSED = "the search counts operations one by one: what it chose is less than 3 % better so, and has more kernels once these are fused"
-HIDDEN = "the sums differ by less than 1 %, and do not count that the messages of what is pinned run beside products"
-KNOWN = {
-    19: Known("gpt2", "slow-mesh", "/h.0/attn/Reshape_3=[{y},{},{}]", 0.018, HIDDEN),
-    122: Known("vit", "slow-mesh", "encoder.layers.0.mlp.3.weight=[{y},{x}]", 0.015, FUSED),
-    153: Known("gpt2", "slow-mesh", "/h.0/attn/c_proj/MatMul=[{},{x},{y}]", 0.011, HIDDEN),
-    246: Known("gpt2", "slow", "/MatMul=[{},{x,y},{}]", 0.018, HIDDEN),
-}
+# By case number: cheaper than the planner's choice by less than its estimates can tell apart.
+KNOWN = {82: Known("resnet", "slow-mesh", "/layer1.0/Relu_1=[{},{},{x},{}]", 0.002)}
+# Cases that were cheaper by over 1 % while the search counted operations one by one and no messages beside them.
+ONCE_CHEAPER = (19, 122, 153, 246)
 TEXT = {"layers": 2, "hidden": 128, "heads": 4, "vocabulary": 512, "positions": 32}
 MODELS = {
     "gpt2": ("gpt2", TEXT),
@@ -183,19 +176,31 @@ def check_case(tools, plans, folder, number: int) -> float:
 
 
 def find_cheaper(tools, plans, folder, numbers) -> list[int]:
+    """The cases that save something, without those that are known."""
     saved = {number: check_case(tools, plans, folder, number) for number in numbers}
-    print(f"cheaper at all: {[number for number in numbers if saved[number] > 1e-6]}")
     for number in KNOWN.keys() & saved.keys():
         assert saved[number] <= KNOWN[number].most, f"number {number} saves {saved[number]:.2%}"
-    return [number for number in numbers if saved[number] > ALIKE]
+    cheaper = [number for number in numbers if saved[number] > ALIKE]
+    print(f"cheaper: {cheaper}")
+    return [number for number in cheaper if number not in KNOWN]
 
 
 def test_what_the_planner_chooses_is_not_beaten(tools, plans, tmp_path):
-    assert set(find_cheaper(tools, plans, tmp_path, range(QUICK))) <= set(KNOWN)
+    assert find_cheaper(tools, plans, tmp_path, [*range(QUICK), *ONCE_CHEAPER, *KNOWN]) == []
+
+
+def test_messages_run_beside_products(plans):
+    """With nearly the same sum as what the search takes first, all messages of the second search are hidden."""
+    _, report = plans("gpt2", "slow-mesh")
+    rows = {row["strategy"]: row for row in report["candidates"]}
+    first, second = rows["x=2,y=2: search"], rows["x=2,y=2: search, for overlap"]
+    assert (first["reason"], second["reason"]) == ("slower", "chosen")
+    assert first["sum_ms"] < second["sum_ms"] < 1.001 * first["sum_ms"]
+    assert second["simulated_ms"] < 0.99 * first["simulated_ms"]
+    assert any("50 % less for messages beside work" in str(remark) for remark in report["remarks"])
 
 
 @pytest.mark.full
 def test_hardly_a_pin_is_cheaper(tools, plans, tmp_path):
     cheaper = find_cheaper(tools, plans, tmp_path, range(ALL))
-    new = sorted(set(cheaper) - set(KNOWN))
-    assert len(new) <= ALL / 100, f"cheaper than what the planner chose, of seed {SEED}: {new}"
+    assert len(KNOWN) + len(cheaper) <= ALL / 100, f"cheaper than what the planner chose, of seed {SEED}: {cheaper}"

@@ -163,6 +163,65 @@ TEST(Search, TheResultOfAWorkDoesNotDependOnThreads) {
   }
 }
 
+TEST(Problem, KeepsSomeStrategies) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    Problem problem = makeRandomProblem(seed, small);
+    Random random(seed);
+    std::vector<std::vector<uint32_t>> kept(problem.getNumNodes());
+    Assignment own, original;
+    for (size_t node = 0; node < kept.size(); ++node) {
+      for (uint32_t k = 0; k < problem.getNumStrategies(node); ++k)
+        if (random.below(2) == 0)
+          kept[node].push_back(k);
+      if (kept[node].empty())
+        kept[node].push_back(0);
+      own.push_back(random.below(kept[node].size()));
+      original.push_back(kept[node][own.back()]);
+    }
+    Problem part = keepStrategies(problem, kept);
+    ASSERT_EQ(findFault(part), "") << "seed " << seed;
+    Evaluation expected = evaluate(problem, original), found = evaluate(part, own);
+    EXPECT_EQ(found.cost, expected.cost) << "seed " << seed;
+    EXPECT_EQ(found.peakUsage, expected.peakUsage) << "seed " << seed;
+  }
+}
+
+TEST(Solver, StartsFromASuggestion) {
+  Problem problem = makeRandomProblem(7, large);
+  Options options;
+  options.work = 60;
+  Solution good = solve(problem, options);
+  ASSERT_EQ(good.fault, "");
+  options.work = 1;
+  Solution alone = solve(problem, options);
+  EXPECT_GT(alone.progress.cost, good.progress.cost) << "one round is enough to show nothing";
+  options.suggestStart = [&] { return good.assignment; };
+  EXPECT_LE(solve(problem, options).progress.cost, good.progress.cost);
+  options.suggestStart = [] { return Assignment(); };
+  EXPECT_EQ(solve(problem, options).assignment, alone.assignment);
+}
+
+TEST(Network, CompletesWhatFoldingTookAway) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    Problem problem = makeRandomProblem(seed, {20, 40, 6, 2.5});
+    Folding folding(problem);
+    if (!folding.fold().empty())
+      continue;
+    Network network(folding.getModel());
+    Random random(seed);
+    std::vector<uint32_t> chosen;
+    for (uint32_t node = 0; node < network.getNumNodes(); ++node)
+      chosen.push_back(random.below(network.size[node]));
+    Assignment assignment = network.toProblem(chosen, folding.getModel());
+    EXPECT_EQ(network.fromProblem(assignment, folding.getModel()), chosen) << "seed " << seed;
+    // Strategies that are not left.
+    for (size_t node = 0; node < assignment.size(); ++node)
+      assignment[node] = uint32_t(problem.getNumStrategies(node));
+    for (uint32_t node = 0; node < network.getNumNodes(); ++node)
+      EXPECT_LT(network.fromProblem(assignment, folding.getModel())[node], network.size[node]);
+  }
+}
+
 /// A ring of layers, each with a path and a shortcut to the next. They can share their cost tables.
 static Problem makeLayers(size_t count, bool isShared) {
   Problem problem;

@@ -42,6 +42,16 @@ TEST(Meshes, OneIsEnoughWhereItSaysAll) {
   EXPECT_THAT(list(64, 64, 2), ElementsAre("x=8,y=4,z=2"));
 }
 
+/// Groups of 8 devices lie within a host of 72, or of 24.
+TEST(Meshes, HostsThatDoNotDivideTheDevices) {
+  EXPECT_EQ(getFastBlock(makeHosts(256, 72), 256), 8);
+  EXPECT_EQ(getFastBlock(makeHosts(256, 72), 128), 8);
+  EXPECT_EQ(getFastBlock(makeHosts(64, 24), 64), 8);
+  EXPECT_EQ(getFastBlock(makeHosts(25, 8), 25), 25);
+  EXPECT_EQ(getFastBlock(makeHosts(64, 64), 32), 32);
+  EXPECT_THAT(list(256, 72, 16), ElementsAre("x=16,y=2,z=8", "x=32,y=4,z=2"));
+}
+
 TEST(Meshes, OddNumbersHaveFewerAxes) {
   EXPECT_THAT(list(7, 7, 7), ElementsAre("x=7"));
   EXPECT_THAT(list(15, 15, 3), ElementsAre("x=5,y=3"));

@@ -50,7 +50,51 @@ func.func @types(%x: tensor<1x4x8x8xf32>, %v: tensor<2x4x1x1xf32>, %z: tensor<1x
   return %0, %1, %2 : tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>, tensor<1x2x8xf16>
 }
 
-// Results of communication are not transposed; nothing moves across it.
+// Halos are exchanged with the channels last.
+// CHECK-LABEL: func.func @halo
+// CHECK: %[[X:.*]] = plan.convolution {{.*}} -> tensor<1x8x4xf16>
+// CHECK-NEXT: %[[S:.*]] = loom.slice %[[X]] {{.*}} : (tensor<1x8x4xf16>) -> tensor<1x1x4xf16>
+// CHECK-NEXT: %[[F:.*]] = dist.start {
+// CHECK-NEXT: dist.permute %[[S]] over ["model"] [1, 0] : (tensor<1x1x4xf16>) -> tensor<1x1x4xf16>
+// CHECK: %[[H:.*]] = dist.done %[[F]] : {{.*}} -> tensor<1x1x4xf16>
+// CHECK-NEXT: %[[C:.*]] = loom.concatenate %[[H]], %[[X]] dim = 1 : (tensor<1x1x4xf16>, tensor<1x8x4xf16>) -> tensor<1x9x4xf16>
+// CHECK-NEXT: plan.convolution %[[C]]
+func.func @halo(%x: tensor<1x4x8xf16>) -> tensor<1x4x8xf16> {
+  %w = loom.get_weight @w {layout = #loom.layout<[0, 1, 2]>} : tensor<4x4x3xf16>
+  %0 = plan.convolution %x, %w <input = [1, 4, 8] by [32, 8, 1], weight = [4, 4, 3] by [12, 3, 1], output = [1, 4, 8] by [32, 8, 1],
+      strides = [1], low = [1], high = [1], dilations = [1], groups = 1> : (tensor<1x4x8xf16>, tensor<4x4x3xf16>) -> tensor<1x4x8xf16>
+  %1 = loom.slice %0 [0, 0, 7] to [1, 4, 8] by [1, 1, 1] : (tensor<1x4x8xf16>) -> tensor<1x4x1xf16>
+  %f = dist.start {
+    %2 = dist.permute %1 over ["model"] [1, 0] : (tensor<1x4x1xf16>) -> tensor<1x4x1xf16>
+    dist.yield %2 : tensor<1x4x1xf16>
+  } : !dist.future<tensor<1x4x1xf16>>
+  %3 = dist.done %f : !dist.future<tensor<1x4x1xf16>> -> tensor<1x4x1xf16>
+  %4 = loom.concatenate %3, %0 dim = 2 : (tensor<1x4x1xf16>, tensor<1x4x8xf16>) -> tensor<1x4x9xf16>
+  %5 = plan.convolution %4, %w <input = [1, 4, 9] by [36, 9, 1], weight = [4, 4, 3] by [12, 3, 1], output = [1, 4, 8] by [32, 8, 1],
+      strides = [1], low = [0], high = [1], dilations = [1], groups = 1> : (tensor<1x4x9xf16>, tensor<4x4x3xf16>) -> tensor<1x4x8xf16>
+  return %5 : tensor<1x4x8xf16>
+}
+
+// Of a concatenation that a convolution reads, only the part is transposed that is not so yet; others stay.
+// CHECK-LABEL: func.func @joined
+// CHECK: %[[X:.*]] = plan.convolution {{.*}} -> tensor<1x8x2xf16>
+// CHECK: %[[Z:.*]] = loom.transpose %arg1 [0, 2, 1] : (tensor<1x2x8xf16>) -> tensor<1x8x2xf16>
+// CHECK: %[[C:.*]] = loom.concatenate %[[X]], %[[Z]] dim = 2 {{.*}} -> tensor<1x8x4xf16>
+// CHECK: plan.convolution %[[C]]
+// CHECK: loom.concatenate {{.*}} dim = 1 : (tensor<1x2x8xf16>, tensor<1x2x8xf16>) -> tensor<1x4x8xf16>
+func.func @joined(%x: tensor<1x4x8xf16>, %z: tensor<1x2x8xf16>, %y: tensor<1x2x8xf16>) -> (tensor<1x4x8xf16>, tensor<1x4x8xf16>) {
+  %w = loom.get_weight @w {layout = #loom.layout<[0, 1, 2]>} : tensor<4x4x3xf16>
+  %v = loom.slice %w [0, 0, 0] to [2, 4, 3] by [1, 1, 1] : (tensor<4x4x3xf16>) -> tensor<2x4x3xf16>
+  %0 = plan.convolution %x, %v <input = [1, 4, 8] by [32, 8, 1], weight = [2, 4, 3] by [12, 3, 1], output = [1, 2, 8] by [16, 8, 1],
+      strides = [1], low = [1], high = [1], dilations = [1], groups = 1> : (tensor<1x4x8xf16>, tensor<2x4x3xf16>) -> tensor<1x2x8xf16>
+  %1 = loom.concatenate %0, %z dim = 1 : (tensor<1x2x8xf16>, tensor<1x2x8xf16>) -> tensor<1x4x8xf16>
+  %2 = plan.convolution %1, %w <input = [1, 4, 8] by [32, 8, 1], weight = [4, 4, 3] by [12, 3, 1], output = [1, 4, 8] by [32, 8, 1],
+      strides = [1], low = [1], high = [1], dilations = [1], groups = 1> : (tensor<1x4x8xf16>, tensor<4x4x3xf16>) -> tensor<1x4x8xf16>
+  %3 = loom.concatenate %0, %y dim = 1 : (tensor<1x2x8xf16>, tensor<1x2x8xf16>) -> tensor<1x4x8xf16>
+  return %2, %3 : tensor<1x4x8xf16>, tensor<1x4x8xf16>
+}
+
+// Results of other communication are not transposed; nothing moves across it.
 // CHECK-LABEL: func.func @gathered
 // CHECK: plan.convolution {{.*}} -> tensor<1x8x4xf16>
 // CHECK: dist.start
