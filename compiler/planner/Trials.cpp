@@ -47,7 +47,6 @@ static constexpr double kTolerance = 1e-3;
 
 /// The least share of the step in which only messages are under way for another search to look for
 /// overlap, and the share of messages that this one counts as hidden if work can run beside them.
-/// With a half it found faster plans than with less or more for the transformers of the zoo.
 static constexpr double kMuchExposed = 0.01, kHiddenShare = 0.5;
 
 /// Candidates that are tried out together. A constant, so that the choice does not depend on the

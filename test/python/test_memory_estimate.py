@@ -137,4 +137,5 @@ def test_auto_does_not_allocate_what_is_far_above_the_limit(tools, tmp_path):
     far = [c for c in report["candidates"] if c["reason"].startswith("a device needs about")]
     assert far
     for candidate in report["candidates"]:
-        assert (candidate in far) <= (known[candidate["strategy"]] > 2 * limit)
+        if candidate["strategy"] in known:  # a search for overlap follows the best search of each run
+            assert (candidate in far) <= (known[candidate["strategy"]] > 2 * limit)

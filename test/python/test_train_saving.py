@@ -98,7 +98,8 @@ def test_a_run_that_is_killed_goes_on(tools, folder, tmp_path, request):
     tools.call(*train, *mine, "--steps", 1)
     start = time.monotonic() - begin
     last, moments = 1, []
-    for _ in range(kills):
+    while len(moments) < kills or last == 1:
+        assert len(moments) < kills + 20, "no run gets as far as a step"
         command = [str(tools.path("gridloom")), *map(str, [*train, *mine, "--steps", 10**9])]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         time.sleep(random.uniform(0, 2.5 * start))
@@ -108,9 +109,11 @@ def test_a_run_that_is_killed_goes_on(tools, folder, tmp_path, request):
         moments.append(any(path.name.startswith("step-") and ".tmp-" in path.name for path in (tmp_path / files[0]).iterdir()))
         step = read_latest(tools, tmp_path / files[0])["step"]
         assert step >= last
+        if step == 1:
+            start *= 1.5  # the machine was less busy when it was timed
         last = step
-    assert last > 1 and (kills < 100 or sum(moments) >= 5)
-    print(f"{kills} kills, {sum(moments)} of them while a checkpoint was written; {last} steps")
+    assert kills < 100 or sum(moments) >= 5
+    print(f"{len(moments)} kills, {sum(moments)} of them while a checkpoint was written; {last} steps")
     whole = [part for option in files for part in (option, tmp_path / f"whole{option}")]
     for options in (mine, whole):
         tools.call(*train, *options, "--steps", last + 5)

@@ -166,6 +166,10 @@ const Problem problems[] = {
     {2, 4, 8, {17}, {5}, {2}, {2}, {1}, {1}, 1, true},
     {1, 3, 4, {5, 6, 7}, {3, 2, 3}, {1, 2, 1}, {1, 0, 1}, {1, 1, 0}, {1, 1, 1}},
     {1, 1, 1, {4, 4}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
+    // More weights than pixels: two or three threads share the channels.
+    {1, 32, 96, {7, 6}, {3, 3}, {2, 1}, {1, 1}, {1, 0}, {1, 1}, 1, true},
+    {5, 48, 192, {3, 3}, {1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}},
+    {1, 16, 96, {5}, {3}, {1}, {1}, {1}, {1}, 1, true},
 };
 
 class CpuConvolutionTest : public testing::TestWithParam<Problem> {};

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <numeric>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <string_view>
@@ -23,6 +24,10 @@ using dnnl::memory;
 using Dims = memory::dims;
 using Forward = dnnl::convolution_forward;
 
+static constexpr size_t alignment = 64; // of what primitives read and write
+/// Channels that oneDNN computes together, on AVX-512.
+static constexpr int64_t kLanes = 16;
+
 namespace {
 
 /// Rows of the result, along its first spatial dimension, and the input rows that they read.
@@ -31,26 +36,37 @@ struct Rows {
   int64_t low, high;               // rows of zero padding before and after the input's
 };
 
-/// Layouts that a primitive reads and writes in place of the plan's, and the copies between them.
-struct Blocks {
-  memory::desc input, output;
-  dnnl::reorder enter, leave;
+/// Channels of the result.
+struct Channels {
+  int64_t begin, end;
 };
 
-/// A primitive for one range of rows of any image.
+/// A layout that a primitive reads or writes in place of the plan's, and the copy between them.
+struct Copied {
+  memory::desc layout;
+  dnnl::reorder copy;
+
+  static size_t getRoom(const std::optional<Copied> &copied) {
+    return copied ? gridloom::alignTo(copied->layout.get_size(), alignment) : 0;
+  }
+};
+
+/// A primitive for one range of rows and channels of any image.
 struct Part {
   Rows rows;
+  int64_t channel;            // the first
   memory::desc input, output; // in the plan's layouts
-  memory::desc scratch;
+  memory::desc bias, scratch;
   size_t weights; // index into `packed`
   Forward primitive;
-  std::optional<Blocks> blocks;
+  std::optional<Copied> source, target;
 };
 
-/// The weights in one of oneDNN's layouts.
+/// The weights of some channels in one of oneDNN's layouts.
 struct Packed {
-  memory::desc description;
-  memory values;
+  int64_t channel; // the first
+  memory::desc given, description;
+  memory values; // none if the plan's layout is used
 };
 
 } // namespace
@@ -58,15 +74,18 @@ struct Packed {
 struct CpuConvolution::Parts {
   Dims input, inputStrides, weight, weightStrides, output, outputStrides;
   Dims strides, low, high, dilations;
+  int64_t groups;
   bool hasBias = false, hasConstantWeight = false;
-  memory::desc given, bias; // given: the weights in the plan's layout
+  memory::desc given; // the weights in the plan's layout
   std::vector<Part> parts;
   std::vector<Packed> packed;
   const void *packedFrom = nullptr; // address of the constant weights in `packed`
 
   explicit Parts(const ConvolutionProblem &problem);
   bool tellRows(int64_t begin, int64_t end, Rows &rows) const;
-  void addPart(const Rows &rows);
+  void addPart(const Rows &rows, const Channels &channels);
+  bool isForChannels(int64_t threads) const;
+  const float *getGiven(const Packed &each, const void *weights) const;
   void pack(const void *weight);
   void runPart(const Part &part, int64_t image, std::span<const void *const> inputs,
                float *out) const;
@@ -81,8 +100,6 @@ static dnnl::stream &getStream() {
   thread_local dnnl::stream stream(getEngine());
   return stream;
 }
-
-static constexpr size_t alignment = 64; // of what primitives read and write
 
 /// At least `bytes` of thread-local scratch.
 static void *getScratch(size_t bytes) {
@@ -117,7 +134,7 @@ CpuConvolution::Parts::Parts(const ConvolutionProblem &problem)
       weight(toDims(problem.weight)), weightStrides(toDims(problem.weightStrides)),
       output(toDims(problem.output)), outputStrides(toDims(problem.outputStrides)),
       strides(toDims(problem.strides)), low(toDims(problem.low)), high(toDims(problem.high)),
-      dilations(toDims(problem.dilations)), hasBias(problem.epilogue.bias),
+      dilations(toDims(problem.dilations)), groups(problem.groups), hasBias(problem.epilogue.bias),
       hasConstantWeight(problem.constantWeight) {
   // oneDNN's dilation is the number of elements between those of a window.
   for (int64_t &dilation : dilations)
@@ -130,8 +147,17 @@ CpuConvolution::Parts::Parts(const ConvolutionProblem &problem)
     steps.insert(steps.begin(), share * weightStrides[0]);
   }
   given = memory::desc(shape, memory::data_type::f32, steps);
-  if (hasBias)
-    bias = memory::desc({weight[0]}, memory::data_type::f32, Dims{1});
+}
+
+/// Whether threads had better share an image's channels than its rows: each then reads its own
+/// weights alone, and few rows do not divide evenly. oneDNN writes whole pixels, which are copied
+/// into place, so this is for images smaller than the weights.
+bool CpuConvolution::Parts::isForChannels(int64_t threads) const {
+  auto count = [](const Dims &shape) {
+    return std::accumulate(shape.begin() + 1, shape.end(), int64_t(1), std::multiplies<>());
+  };
+  return groups == 1 && outputStrides[1] == 1 && weight[0] % (kLanes * threads) == 0 &&
+         weight[0] * count(weight) > count(input) + count(output);
 }
 
 /// Computes what the rows read. False if they read only padding.
@@ -177,16 +203,26 @@ static bool isForBlocks(const Forward::primitive_desc &description) {
   return std::string_view(description.impl_info_str()) == "jit:avx2";
 }
 
-static Blocks makeBlocks(const Forward::primitive_desc &description, const Part &part) {
-  memory::desc source = description.src_desc(), target = description.dst_desc();
-  return {source, target, dnnl::reorder({getEngine(), part.input, getEngine(), source}),
-          dnnl::reorder({getEngine(), target, getEngine(), part.output})};
+/// The same dimensions in the same order, without room between elements; the last is contiguous.
+static memory::desc packTightly(const Dims &shape, const Dims &steps) {
+  std::vector<size_t> order(shape.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return steps[a] < steps[b]; });
+  Dims packed(shape.size());
+  int64_t step = 1;
+  for (size_t dim : order) {
+    packed[dim] = step;
+    step *= shape[dim];
+  }
+  return {shape, memory::data_type::f32, packed};
 }
 
-void CpuConvolution::Parts::addPart(const Rows &rows) {
+void CpuConvolution::Parts::addPart(const Rows &rows, const Channels &channels) {
   Dims in = input, out = output, before = low, after = high;
   in[0] = out[0] = 1;
   in[2] = rows.last - rows.first;
+  out[1] = channels.end - channels.begin;
   out[2] = rows.end - rows.begin;
   before[0] = rows.low;
   after[0] = rows.high;
@@ -198,29 +234,55 @@ void CpuConvolution::Parts::addPart(const Rows &rows) {
   };
   Part part;
   part.rows = rows;
+  part.channel = channels.begin;
   part.input = forOneImage(in, inputStrides, input);
   part.output = forOneImage(out, outputStrides, output);
-  memory::desc filters = inAnyLayout(given);
-  auto description =
-      describe(part.input, filters, bias, part.output, strides, dilations, before, after);
+  if (hasBias)
+    part.bias = memory::desc({out[1]}, memory::data_type::f32, Dims{1});
+  bool isWhole = out[1] == output[1];
+  memory::desc own = given;
+  if (!isWhole) {
+    Dims shape = weight;
+    shape[0] = out[1];
+    own = memory::desc(shape, memory::data_type::f32, weightStrides);
+  }
+  memory::desc filters = inAnyLayout(own);
+  auto description = describe(part.input, filters, part.bias,
+                              isWhole ? part.output : packTightly(out, outputStrides), strides,
+                              dilations, before, after);
+  bool isCopied = false;
   if (isForBlocks(description)) {
-    auto free = describe(inAnyLayout(part.input), filters, bias, inAnyLayout(part.output), strides,
-                         dilations, before, after);
+    auto free = describe(inAnyLayout(part.input), filters, part.bias, inAnyLayout(part.output),
+                         strides, dilations, before, after);
     // Groups whose channels fill no blocks would get a slower kernel.
     if (isForBlocks(free)) {
-      part.blocks = makeBlocks(free, part);
+      isCopied = true;
       description = free;
     }
   }
+  auto copy = [&](const memory::desc &from, const memory::desc &to) {
+    return dnnl::reorder({getEngine(), from, getEngine(), to});
+  };
+  if (memory::desc source = description.src_desc(); isCopied)
+    part.source = {source, copy(part.input, source)};
+  if (memory::desc target = description.dst_desc(); isCopied || !isWhole)
+    part.target = {target, copy(target, part.output)};
   part.scratch = description.scratchpad_desc();
   part.primitive = Forward(description);
   memory::desc weights = description.weights_desc();
-  auto known = std::find_if(packed.begin(), packed.end(),
-                            [&](const Packed &each) { return each.description == weights; });
+  auto known = std::find_if(packed.begin(), packed.end(), [&](const Packed &each) {
+    return each.channel == part.channel && each.description == weights;
+  });
   part.weights = size_t(known - packed.begin());
   if (known == packed.end())
-    packed.push_back({weights, weights == given ? memory() : memory(weights, getEngine())});
+    packed.push_back(
+        {part.channel, own, weights, weights == own ? memory() : memory(weights, getEngine())});
   parts.push_back(std::move(part));
+}
+
+/// The weights from the part's first channel on, in the plan's layout.
+const float *CpuConvolution::Parts::getGiven(const Packed &each, const void *weights) const {
+  return static_cast<const float *>(weights) + each.channel * weightStrides[0];
 }
 
 void CpuConvolution::Parts::pack(const void *weight) {
@@ -229,7 +291,7 @@ void CpuConvolution::Parts::pack(const void *weight) {
   for (Packed &each : packed) {
     if (!each.values)
       continue; // uses the plan's layout
-    memory from = view(given, weight);
+    memory from = view(each.given, getGiven(each, weight));
     dnnl::reorder(from, each.values).execute(getStream(), from, each.values);
     getStream().wait();
   }
@@ -241,29 +303,29 @@ void CpuConvolution::Parts::runPart(const Part &part, int64_t image,
   const auto *in = static_cast<const float *>(inputs[0]);
   const Packed &weights = packed[part.weights];
   memory from = view(part.input, in + image * inputStrides[0] + part.rows.first * inputStrides[2]);
-  memory to =
-      view(part.output, out + image * outputStrides[0] + part.rows.begin * outputStrides[2]);
+  memory to = view(part.output, out + image * outputStrides[0] + part.channel * outputStrides[1] +
+                                    part.rows.begin * outputStrides[2]);
   memory source = from, target = to;
-  std::array<size_t, 2> room{}; // for blocks
-  if (part.blocks)
-    room = {alignTo(part.blocks->input.get_size(), alignment),
-            alignTo(part.blocks->output.get_size(), alignment)};
-  auto *scratch = static_cast<std::byte *>(getScratch(room[0] + room[1] + part.scratch.get_size()));
-  if (part.blocks) {
-    source = view(part.blocks->input, scratch);
-    target = view(part.blocks->output, scratch + room[0]);
-    part.blocks->enter.execute(getStream(), from, source);
+  size_t roomIn = Copied::getRoom(part.source), roomOut = Copied::getRoom(part.target);
+  auto *scratch = static_cast<std::byte *>(getScratch(roomIn + roomOut + part.scratch.get_size()));
+  if (part.source) {
+    source = view(part.source->layout, scratch);
+    part.source->copy.execute(getStream(), from, source);
   }
+  if (part.target)
+    target = view(part.target->layout, scratch + roomIn);
   std::unordered_map<int, memory> arguments{
       {DNNL_ARG_SRC, source},
-      {DNNL_ARG_WEIGHTS, weights.values ? weights.values : view(given, inputs[1])},
+      {DNNL_ARG_WEIGHTS,
+       weights.values ? weights.values : view(weights.given, getGiven(weights, inputs[1]))},
       {DNNL_ARG_DST, target},
-      {DNNL_ARG_SCRATCHPAD, view(part.scratch, scratch + room[0] + room[1])}};
+      {DNNL_ARG_SCRATCHPAD, view(part.scratch, scratch + roomIn + roomOut)}};
   if (hasBias)
-    arguments.emplace(DNNL_ARG_BIAS, view(bias, inputs[2]));
+    arguments.emplace(DNNL_ARG_BIAS,
+                      view(part.bias, static_cast<const float *>(inputs[2]) + part.channel));
   part.primitive.execute(getStream(), arguments);
-  if (part.blocks)
-    part.blocks->leave.execute(getStream(), target, to);
+  if (part.target)
+    part.target->copy.execute(getStream(), target, to);
   getStream().wait();
 }
 
@@ -278,8 +340,15 @@ CpuConvolution::CpuConvolution(const ConvolutionProblem &problem, int64_t thread
   OneLibraryThread one;
   guard(ErrorCode::Unavailable, [&] {
     parts = std::make_unique<Parts>(problem);
-    int64_t height = problem.output[2];
-    int64_t wanted = problem.output[0] % threads == 0 ? 1 : std::min(threads, height);
+    int64_t height = problem.output[2], channels = problem.output[1];
+    const Rows all = {0, height, 0, problem.input[2], problem.low[0], problem.high[0]};
+    bool isCut = problem.output[0] % threads != 0;
+    if (isCut && parts->isForChannels(threads)) {
+      for (int64_t step = channels / threads, begin = 0; begin < channels; begin += step)
+        parts->addPart(all, {begin, begin + step});
+      return;
+    }
+    int64_t wanted = isCut ? std::min(threads, height) : 1;
     int64_t step = (height + wanted - 1) / wanted;
     std::vector<Rows> rows;
     for (int64_t begin = 0; begin < height; begin += step)
@@ -288,9 +357,9 @@ CpuConvolution::CpuConvolution(const ConvolutionProblem &problem, int64_t thread
         break;
       }
     if (rows.size() <= 1)
-      rows = {{0, height, 0, problem.input[2], problem.low[0], problem.high[0]}};
+      rows = {all};
     for (const Rows &each : rows)
-      parts->addPart(each);
+      parts->addPart(each, {0, channels});
   });
 }
 

@@ -16,8 +16,8 @@ class ThreadPool;
 
 /// An f32 convolution by oneDNN, fast with channels last, on AVX2 by way of copies with the
 /// channels in blocks. oneDNN reads weights in its own layout: they are reordered in every call, or
-/// once if they are constant. Images are computed one at a time; if there are fewer images than
-/// threads, each in parts along the result's rows.
+/// once if they are constant. Images are computed one at a time; unless the threads divide them
+/// evenly, each in parts along the result's rows, or its channels if the weights are larger.
 class CpuConvolution : public LibraryPlan {
 public:
   /// `threads` is the pool's size. Throws Unavailable for types other than f32, an activation or a
