@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/train_vs_jax.py [--bin build/release/bin] [--model mlp|bert-tiny|minilm|gpt|resnet-50]... [--threads N]...
         [--rounds 10] [--seconds 2] [--jax-python PATH]
-    .venv/bin/python bench/train_vs_jax.py --ranks 2 [--model minilm]...     two ranks of one core against one; no peer is needed
+    .venv/bin/python bench/train_vs_jax.py --ranks 2 [--zero 1] [--model minilm]...     two ranks of one core against one; no peer is needed
 
 Forward, cross entropy, backward and AdamW in float32, from the same weights, on one batch. JAX donates weights and states. Each
 side is a process of its own, limited to the first N processors by its affinity mask, which is how XLA's pool is limited, too;
@@ -87,6 +87,7 @@ def make_ours(model: Path, options) -> tuple:
     plan = gridloom.compile(
         model, model.with_suffix(f".{options.ranks}.plan"), mesh=mesh, tools=options.bin, dims=DIMS[model.stem], train=True,
         loss=f"cross_entropy({output}, labels)", optimizer=f"adamw(lr={LEARNING_RATE}, weight_decay={WEIGHT_DECAY})",
+        zero=options.zero if mesh else None,
     )  # fmt: skip
     trainer = gridloom.Trainer(plan, threads=options.threads[0])
     batch = dict(np.load(model.with_suffix(".npz")))
@@ -191,6 +192,7 @@ class Side:
     def __init__(self, side: str, model: Path, threads: int, options, ranks: int = 1):
         python = options.jax_python if side == "theirs" else sys.executable
         command = [python, __file__, "--side", side, "--file", model, "--threads", str(threads), "--ranks", str(ranks)]
+        command += ["--zero", str(options.zero)] if options.zero else []
         if options.bin:
             command += ["--bin", options.bin]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -264,6 +266,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=2.0, help="per side and round, at least three steps")
     parser.add_argument("--jax-python", default=sys.executable, help="interpreter that has jax and optax; default: this one")
     parser.add_argument("--ranks", type=int, default=1, help="so many ranks of one core against one, in place of a peer")
+    parser.add_argument("--zero", type=int, help="with --ranks: what the ranks split, as `compile --zero`")
     parser.add_argument("--side", choices=["ours", "theirs"], help=argparse.SUPPRESS)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
