@@ -609,7 +609,7 @@ void Trials::searchForOverlap() {
   const Candidate &best = findBest();
   double exposed = 0;
   for (const sim::ProgramRun &run : best.trial->runs)
-    exposed += run.stats.exposed;
+    exposed += run.stats.exposed / 1e3; // milliseconds
   if (best.options.search.empty() || exposed < kMuchExposed * best.simulatedSeconds || isOver())
     return;
   Candidate overlapping = searchAgain(best);
