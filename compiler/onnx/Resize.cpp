@@ -337,6 +337,9 @@ static LogicalResult resize(Node &node, Value x, const ResizeMode &mode,
   bool converts = mode.mode != "nearest" && !isa<FloatType>(element);
   Value result = converts ? node.convert(x, Float32Type::get(node.getContext())) : x;
   for (const AxisResize &axis : list) {
+    bool isWhole = axis.regionBegin == 0 && axis.regionEnd == 1;
+    if (axis.input == axis.output && std::abs(axis.scale - 1) < 1e-9 && isWhole)
+      continue;
     // Places and weights are computed at import, for every element of the axis.
     if (axis.input < 1 || axis.output < 1 || std::max(axis.input, axis.output) > kMostTableEntries)
       return node.error() << "cannot resize a dimension of " << axis.input << " to " << axis.output;
@@ -346,9 +349,6 @@ static LogicalResult resize(Node &node, Value x, const ResizeMode &mode,
       return node.error() << "cannot resize a dimension of " << axis.input << " to " << axis.output
                           << ": its table would have " << countTaps(mode, axis) << " times "
                           << axis.output << " entries, of at most " << kMaxTaps;
-    bool isWhole = axis.regionBegin == 0 && axis.regionEnd == 1;
-    if (axis.input == axis.output && std::abs(axis.scale - 1) < 1e-9 && isWhole)
-      continue;
     result = resizeAxis(node, result, mode, axis);
     if (!result)
       return failure();
