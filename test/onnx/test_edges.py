@@ -50,6 +50,8 @@ EDGES = {
         13, "Resize", [TEN, None, fixed(1, 1, 1, 0.6)],
         {"mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}, 1,
     ),
+    "dropout-mask-7": (7, "Dropout", [X], {}, 2),
+    "dropout-mask-10": (10, "Dropout", [X], {}, 2),
     "resize-no-images": (13, "Resize", [np.zeros((0, 2, 3, 3), np.float32), None, fixed(1, 1, 2, 2)], {"mode": "linear"}, 1),
     "upsample-to-whole-length": (9, "Upsample", [TEN, fixed(1, 1, 1, 1.3)], {"mode": "nearest"}, 1),
     "slice-from-before": (13, "Slice", [X[0, 0, 0, :5], *numbers([-10], [-(2**63)], [0], [-1])], {}, 1),
