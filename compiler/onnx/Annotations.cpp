@@ -6,6 +6,7 @@
 #include "compiler/onnx/Annotations.h"
 
 #include "mlir/IR/Diagnostics.h"
+#include "llvm/Support/MathExtras.h"
 
 #include "onnx-ml.pb.h"
 
@@ -122,13 +123,15 @@ FailureOr<ArrayAttr> AnnotationReader::readDims(int node, const onnx::ShardingSp
                       << " inside of what an outer factor leaves together";
       isPartial |= length != count;
       granule *= count == 1 && parts > 1 ? length : 1;
-      size *= length;
+      if (llvm::MulOverflow(size, length, size))
+        return fail() << "gives axis " << dim.axis() << " more elements than 64 bits count";
+      // Neither factor exceeds the number of devices, which is of 32 bits.
       parts *= count;
+      if (shards * parts > devices)
+        return fail() << "has " << shards * parts << " shards; the configuration has " << devices
+                      << " devices";
     }
     shards *= parts;
-    if (shards > devices)
-      return fail() << "has " << shards << " shards; the configuration has " << devices
-                    << " devices";
     dims.push_back(builder.getDenseI64ArrayAttr({dim.axis(), size, parts, granule}));
   }
   return builder.getArrayAttr(dims);

@@ -49,7 +49,9 @@ struct Taps {
 /// The input coordinate of output position `y`.
 static double findSource(const ResizeMode &mode, const AxisResize &axis, int64_t y) {
   auto input = static_cast<double>(axis.input), position = static_cast<double>(y);
-  double output = axis.scale * input, centre = (position + 0.5) / axis.scale - 0.5;
+  // A scale is f32: its products that are whole in f32 are meant to be whole.
+  double output = static_cast<float>(axis.scale * input);
+  double centre = (position + 0.5) / axis.scale - 0.5;
   if (mode.transform == "align_corners")
     return output == 1 ? 0 : position * (input - 1) / (output - 1);
   if (mode.transform == "asymmetric")
@@ -67,10 +69,11 @@ static double findSource(const ResizeMode &mode, const AxisResize &axis, int64_t
   return centre;
 }
 
-static double roundNearest(const ResizeMode &resize, const AxisResize &axis, double x) {
+static double roundNearest(const ResizeMode &resize, const AxisResize &axis, double source) {
   // Quotients that are whole in f32, in which ONNX Runtime divides, stay what they are.
+  double x = static_cast<float>(source);
   if (resize.shrinksUp && axis.scale < 1)
-    return std::ceil(static_cast<float>(x));
+    return std::ceil(x);
   StringRef mode = resize.nearest;
   if (mode == "round_prefer_floor")
     return std::ceil(x - 0.5);
@@ -292,8 +295,10 @@ static LogicalResult setSizes(Node &node, MutableArrayRef<AxisResize> list, Arra
     axis.scale = sizes.empty() ? scales[i] : sizes[i] / static_cast<double>(axis.input);
     if (!(axis.scale > 0) || !(axis.scale < 1e9))
       return node.error() << "cannot scale a dimension of " << axis.input << " by " << axis.scale;
+    // ONNX Runtime multiplies in f32: 1.3 times 10 is 13.
     axis.output = static_cast<int64_t>(
-        sizes.empty() ? std::floor(axis.scale * static_cast<double>(axis.input)) : sizes[i]);
+        sizes.empty() ? std::floor(static_cast<float>(axis.scale * static_cast<double>(axis.input)))
+                      : sizes[i]);
   }
   std::string policy = node.stringAttribute("keep_aspect_ratio_policy", "stretch");
   if (policy == "stretch" || sizes.empty())
@@ -332,6 +337,9 @@ static LogicalResult resize(Node &node, Value x, const ResizeMode &mode,
   bool converts = mode.mode != "nearest" && !isa<FloatType>(element);
   Value result = converts ? node.convert(x, Float32Type::get(node.getContext())) : x;
   for (const AxisResize &axis : list) {
+    bool isWhole = axis.regionBegin == 0 && axis.regionEnd == 1;
+    if (axis.input == axis.output && std::abs(axis.scale - 1) < 1e-9 && isWhole)
+      continue;
     // Places and weights are computed at import, for every element of the axis.
     if (axis.input < 1 || axis.output < 1 || std::max(axis.input, axis.output) > kMostTableEntries)
       return node.error() << "cannot resize a dimension of " << axis.input << " to " << axis.output;
@@ -341,9 +349,6 @@ static LogicalResult resize(Node &node, Value x, const ResizeMode &mode,
       return node.error() << "cannot resize a dimension of " << axis.input << " to " << axis.output
                           << ": its table would have " << countTaps(mode, axis) << " times "
                           << axis.output << " entries, of at most " << kMaxTaps;
-    bool isWhole = axis.regionBegin == 0 && axis.regionEnd == 1;
-    if (axis.input == axis.output && std::abs(axis.scale - 1) < 1e-9 && isWhole)
-      continue;
     result = resizeAxis(node, result, mode, axis);
     if (!result)
       return failure();

@@ -112,8 +112,11 @@ static LogicalResult importDropout(Node &node) {
   if (training->value_or(0) == 0)
     node.getImporter().getTrainingMarks().addEvaluated("Dropout", loom::getNodeName(node.getLoc()));
   if (ratio == 0) {
-    auto type = getTensorType(x).clone(IntegerType::get(node.getContext(), 1));
-    if (node.hasResult(1) && failed(node.setResult(1, node.splat(cast<RankedTensorType>(type), 1))))
+    // Up to version 9 the mask has the input's type; ONNX Runtime fills it since version 12.
+    RankedTensorType type = getTensorType(x);
+    if (node.getOpset() >= 10)
+      type = type.clone(IntegerType::get(node.getContext(), 1));
+    if (node.hasResult(1) && failed(node.setResult(1, node.splat(type, node.getOpset() >= 12))))
       return failure();
     return node.setResult(x);
   }

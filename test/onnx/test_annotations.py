@@ -273,6 +273,14 @@ REFUSED = {
         lambda: annotate(configure(mlp()), 0, "x", [(0, [(8, 0)])], []),
         "node 'first': the annotation of 'x' cuts axis 0 into 0 shards; the configuration has 2 devices",
     ),
+    "more shards than 64 bits count": (
+        lambda: annotate(configure(mlp()), 0, "x", [(0, [(2, 2)] * 65)], [0, 1]),
+        "node 'first': the annotation of 'x' has 4 shards; the configuration has 2 devices",
+    ),
+    "more elements than 64 bits count": (
+        lambda: annotate(configure(mlp()), 0, "x", [(0, [(2**40, 1)] * 2)], [0]),
+        "node 'first': the annotation of 'x' gives axis 0 more elements than 64 bits count",
+    ),
     "inner cut": (
         lambda: annotate(configure(mlp(), 4), 0, "x", [(1, [(4, 2), (4, 2)])], [0, 1, 2, 3]),
         "node 'first': the annotation of 'x' cuts axis 1 inside of what an outer factor leaves together",

@@ -27,6 +27,7 @@ def half(*shape, fill=0) -> np.ndarray:
     return np.full(shape, fill, np.float16)
 
 
+TEN = np.arange(10, dtype=np.float32).reshape(1, 1, 1, 10)
 WIDE = np.float16([400, -400, 300, -300]).reshape(1, 2, 2)  # squares are beyond the largest f16, 65504
 ONES = (np.ones(2, np.float16),)
 
@@ -44,6 +45,15 @@ EDGES = {
     "power-of-integers": (13, "Pow", [np.int32([3, 7, -3]), np.float32([17, 9, 17])], {}, 1),
     "resize-shrinks-10": (10, "Resize", [X[:, :, :2, :4].copy(), fixed(1, 1, 0.6, 0.6)], {"mode": "nearest"}, 1),
     "resize-shrinks-and-grows-10": (10, "Resize", [X, fixed(1, 1, 1.5, 0.7)], {"mode": "nearest"}, 1),
+    "resize-to-whole-length": (13, "Resize", [TEN, None, fixed(1, 1, 1, 1.3)], {"mode": "linear"}, 1),
+    "resize-from-whole-place": (
+        13, "Resize", [TEN, None, fixed(1, 1, 1, 0.6)],
+        {"mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}, 1,
+    ),
+    "dropout-mask-7": (7, "Dropout", [X], {}, 2),
+    "dropout-mask-10": (10, "Dropout", [X], {}, 2),
+    "resize-no-images": (13, "Resize", [np.zeros((0, 2, 3, 3), np.float32), None, fixed(1, 1, 2, 2)], {"mode": "linear"}, 1),
+    "upsample-to-whole-length": (9, "Upsample", [TEN, fixed(1, 1, 1, 1.3)], {"mode": "nearest"}, 1),
     "slice-from-before": (13, "Slice", [X[0, 0, 0, :5], *numbers([-10], [-(2**63)], [0], [-1])], {}, 1),
     "slice-to-first": (13, "Slice", [X[0, 0, 0, :5], *numbers([-10], [0], [0], [-1])], {}, 1),
     "shrink-bytes": (13, "Shrink", [np.uint8([0, 1, 2, 5])], {"lambd": 1.5}, 1),
