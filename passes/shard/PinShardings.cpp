@@ -152,6 +152,12 @@ void PinShardingsPass::pin(StrategyLookup &lookup, StringRef specialisation, con
                                          " micro-batches; change 'microbatches', or the size");
     dropIdleGranule(dim, mesh);
   }
+  if (named.section == StrategySection::Outputs && sharding.getMicroDim() != 0 &&
+      mesh.getSize(StringAttr::get(&getContext(), MeshOp::kMicroAxis)) > 1)
+    return lookup.note(line->line, name + " is " + line->text + ", not cut into the " +
+                                       Twine(given->microbatches) +
+                                       " micro-batches; write 'micro' as the last axis of its "
+                                       "first dimension");
   if (std::optional<Sharding> pinned = getPinned(named.spot); pinned && !agree(sharding, *pinned)) {
     std::string origin = named.spot.getOrigin();
     return lookup.note(line->line, name + " is " + line->text + ", but " + printSharding(*pinned) +
