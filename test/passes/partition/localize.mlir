@@ -26,6 +26,23 @@ func.func @main(%x: tensor<4x8xf32> {loom.name = "x", dist.origin = #dist.origin
 
 // -----
 
+// Running sums of 16-bit floats are joined in f32: the total of a part may be infinite in f16 where results after it are not.
+dist.mesh @mesh <["model" = 2]>
+// CHECK-LABEL: func.func @running
+// CHECK-SAME: %[[X:.*]]: tensor<3xf16>
+// CHECK-NEXT: %[[WIDE:.*]] = loom.convert %[[X]] {{.*}}: (tensor<3xf16>) -> tensor<3xf32>
+// CHECK-NEXT: loom.cumulative sum %[[WIDE]] dim = 0 {{.*}}: tensor<3xf32>
+// CHECK: dist.all_gather %{{.*}} over ["model"] dim = 0 {{.*}}: (tensor<1xf32>) -> tensor<2xf32>
+// CHECK: %[[SUM:.*]] = loom.add %{{.*}}, %{{.*}} {{.*}}: tensor<3xf32>
+// CHECK-NEXT: loom.convert %[[SUM]] {{.*}}: (tensor<3xf32>) -> tensor<3xf16>
+func.func @running(%x: tensor<6xf16> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}]>})
+    -> (tensor<6xf16> {loom.name = "y", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}]>}) {
+  %0 = loom.cumulative sum %x dim = 0 {dist.splits = #dist.splits<[{"model"}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{"model"}]>]} : tensor<6xf16>
+  return %0 : tensor<6xf16>
+}
+
+// -----
+
 // expected-error @below {{no mesh is declared}}
 module {
 }
