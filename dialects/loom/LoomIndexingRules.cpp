@@ -149,6 +149,11 @@ SmallVector<Value> GatherElementsOp::partition(OpBuilder &builder, ValueRange op
   clamped = l.make<MinimumOp>(indexType, clamped, l.splat(indexType, rows - 1));
   Value gathered = l.make<GatherElementsOp>(type, operands[0], clamped, getDim());
   Value mine = l.compare(Direction::EQ, local, clamped);
+  // Padding is no element; that of weights is zero.
+  int64_t size = shapeOf(getInput())[getDim()];
+  if (rows * getNumParts(builder, split) != size && !operands[0].getDefiningOp<GetWeightOp>())
+    mine = l.make<AndOp>(mine.getType(), mine,
+                         l.compare(Direction::LT, operands[1], l.splat(indexType, size)));
   return {l.make<SelectOp>(type, mine, gathered, l.splat(type, getAbsent(type.getElementType())))};
 }
 
