@@ -149,6 +149,11 @@ SmallVector<Value> GatherElementsOp::partition(OpBuilder &builder, ValueRange op
   clamped = l.make<MinimumOp>(indexType, clamped, l.splat(indexType, rows - 1));
   Value gathered = l.make<GatherElementsOp>(type, operands[0], clamped, getDim());
   Value mine = l.compare(Direction::EQ, local, clamped);
+  // Padding is no element; that of weights is zero.
+  int64_t size = shapeOf(getInput())[getDim()];
+  if (rows * getNumParts(builder, split) != size && !operands[0].getDefiningOp<GetWeightOp>())
+    mine = l.make<AndOp>(mine.getType(), mine,
+                         l.compare(Direction::LT, operands[1], l.splat(indexType, size)));
   return {l.make<SelectOp>(type, mine, gathered, l.splat(type, getAbsent(type.getElementType())))};
 }
 
@@ -199,6 +204,13 @@ SmallVector<Value> CumulativeOp::partition(OpBuilder &builder, ValueRange operan
   Local l{builder, getLoc()};
   Value input = operands[0];
   RankedTensorType type = typeOf(input);
+  Type element = type.getElementType();
+  // A part's total may be beyond 16-bit floats where what follows brings the results back.
+  bool isNarrow = element.isF16() || element.isBF16();
+  if (isNarrow) {
+    type = type.clone(builder.getF32Type());
+    input = l.make<ConvertOp>(type, input);
+  }
   int64_t parts = getNumParts(builder, split), size = shapeOf(getInput())[dim];
   // Forwards, only padding comes after the padding.
   if (getReverse() && type.getDimSize(dim) * parts != size)
@@ -216,17 +228,22 @@ SmallVector<Value> CumulativeOp::partition(OpBuilder &builder, ValueRange operan
   totals = selectAlong(builder, getLoc(), dim, before, totals,
                        getNeutralElement(type.getElementType(), getKind()));
   Value offset = l.repeat(l.reduce(totals, getKind(), dim), type, otherDims(type.getRank(), dim));
+  Value joined;
   switch (getKind()) {
   case dist::ReductionKind::Sum:
-    return {l.make<AddOp>(type, running, offset)};
+    joined = l.make<AddOp>(type, running, offset);
+    break;
   case dist::ReductionKind::Prod:
-    return {l.make<MultiplyOp>(type, running, offset)};
+    joined = l.make<MultiplyOp>(type, running, offset);
+    break;
   case dist::ReductionKind::Max:
-    return {l.make<MaximumOp>(type, running, offset)};
+    joined = l.make<MaximumOp>(type, running, offset);
+    break;
   case dist::ReductionKind::Min:
-    return {l.make<MinimumOp>(type, running, offset)};
+    joined = l.make<MinimumOp>(type, running, offset);
+    break;
   }
-  llvm_unreachable("unknown reduction");
+  return {isNarrow ? l.make<ConvertOp>(types[0], joined) : joined};
 }
 
 //===----------------------------------------------------------------------===//

@@ -313,6 +313,13 @@ SmallVector<Value> GatherOp::partition(OpBuilder &builder, ValueRange operands, 
   Value gathered = GatherOp::create(builder, loc, resultType, operands[0], clamped, getDim());
   auto maskType = RankedTensorType::get(indexType.getShape(), builder.getI1Type());
   Value mine = CompareOp::create(builder, loc, maskType, local, clamped, Direction::EQ);
+  // Padding is no row; that of weights is zero.
+  int64_t size = shapeOf(getInput())[getDim()];
+  if (rows * getNumParts(builder, split) != size && !operands[0].getDefiningOp<GetWeightOp>()) {
+    Value inside = CompareOp::create(builder, loc, maskType, operands[1], splat(indexType, size),
+                                     Direction::LT);
+    mine = AndOp::create(builder, loc, maskType, mine, inside);
+  }
   SmallVector<int64_t> dims =
       llvm::to_vector(llvm::seq<int64_t>(getDim(), getDim() + indexType.getRank()));
   Value mask = gridloom::loom::BroadcastOp::create(

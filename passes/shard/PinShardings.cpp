@@ -83,6 +83,12 @@ static Sharding makeSharding(const StrategyLine &line, MLIRContext *context) {
   return sharding;
 }
 
+/// Axes of one device cut nothing, on no multiples: the dimension is whole, without padding.
+static void dropIdleGranule(Sharding::Dim &dim, const Mesh &mesh) {
+  if (mesh.getSize(dim.axes) == 1)
+    dim.granule = 1;
+}
+
 /// A closed sharding that the user gave besides the file; nullopt if there is none.
 static std::optional<Sharding> getPinned(const Spot &spot) {
   ShardingAttr attr = spot.get();
@@ -144,7 +150,14 @@ void PinShardingsPass::pin(StrategyLookup &lookup, StringRef specialisation, con
                                          " rows, which cannot be cut evenly in " + Twine(parts) +
                                          " for " + Twine(given->microbatches) +
                                          " micro-batches; change 'microbatches', or the size");
+    dropIdleGranule(dim, mesh);
   }
+  if (named.section == StrategySection::Outputs && sharding.getMicroDim() != 0 &&
+      mesh.getSize(StringAttr::get(&getContext(), MeshOp::kMicroAxis)) > 1)
+    return lookup.note(line->line, name + " is " + line->text + ", not cut into the " +
+                                       Twine(given->microbatches) +
+                                       " micro-batches; write 'micro' as the last axis of its "
+                                       "first dimension");
   if (std::optional<Sharding> pinned = getPinned(named.spot); pinned && !agree(sharding, *pinned)) {
     std::string origin = named.spot.getOrigin();
     return lookup.note(line->line, name + " is " + line->text + ", but " + printSharding(*pinned) +
@@ -169,9 +182,11 @@ void PinShardingsPass::store(StrategyLookup &lookup, StringRef specialisation,
   if (static_cast<int64_t>(line->dims.size()) != named.spot.getType().getRank())
     return noteRank(lookup, *line, named);
   Sharding stored = makeSharding(*line, &getContext());
-  for (auto [dim, size] : llvm::zip_equal(stored.dims, named.spot.getType().getShape()))
+  for (auto [dim, size] : llvm::zip_equal(stored.dims, named.spot.getType().getShape())) {
     if (dim.granule > 1 && dim.granule > size)
       return noteGranule(lookup, *line, named, dim.granule, size);
+    dropIdleGranule(dim, mesh);
+  }
   ShardingAttr storage = stored.getAttr(mesh);
   if (ShardingAttr before = getStorage(named.spot.value); before && before != storage)
     return lookup.note(line->line, "'" + named.full + "' is stored as " + line->text + ", but " +

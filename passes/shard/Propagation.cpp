@@ -366,7 +366,14 @@ void Propagation::commit(bool close, const Reasons &reasons) const {
   for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
     if (target.getResultAttrOfType<ShardingAttr>(i, kSharding))
       continue; // the user's
-    target.setResultAttr(i, kSharding, getSharding(value));
+    ShardingAttr sharding = getSharding(value);
+    // An output is whole, also if its node is declared to leave partial sums.
+    if (sharding && !sharding.getUnreduced().empty()) {
+      Sharding whole(sharding);
+      whole.unreduced.clear();
+      sharding = whole.getAttr(mesh);
+    }
+    target.setResultAttr(i, kSharding, sharding);
     target.setResultAttr(i, kOrigin, gridloom::dist::getOrigin(value));
   }
 }

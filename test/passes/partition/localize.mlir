@@ -26,6 +26,52 @@ func.func @main(%x: tensor<4x8xf32> {loom.name = "x", dist.origin = #dist.origin
 
 // -----
 
+// Running sums of 16-bit floats are joined in f32: the total of a part may be infinite in f16 where results after it are not.
+dist.mesh @mesh <["model" = 2]>
+// CHECK-LABEL: func.func @running
+// CHECK-SAME: %[[X:.*]]: tensor<3xf16>
+// CHECK-NEXT: %[[WIDE:.*]] = loom.convert %[[X]] {{.*}}: (tensor<3xf16>) -> tensor<3xf32>
+// CHECK-NEXT: loom.cumulative sum %[[WIDE]] dim = 0 {{.*}}: tensor<3xf32>
+// CHECK: dist.all_gather %{{.*}} over ["model"] dim = 0 {{.*}}: (tensor<1xf32>) -> tensor<2xf32>
+// CHECK: %[[SUM:.*]] = loom.add %{{.*}}, %{{.*}} {{.*}}: tensor<3xf32>
+// CHECK-NEXT: loom.convert %[[SUM]] {{.*}}: (tensor<3xf32>) -> tensor<3xf16>
+func.func @running(%x: tensor<6xf16> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}]>})
+    -> (tensor<6xf16> {loom.name = "y", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}]>}) {
+  %0 = loom.cumulative sum %x dim = 0 {dist.splits = #dist.splits<[{"model"}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{"model"}]>]} : tensor<6xf16>
+  return %0 : tensor<6xf16>
+}
+
+// -----
+
+// An index behind the table finds zeros, not the padding of its last part; the padding of a weight is zeros.
+dist.mesh @mesh <["model" = 2]>
+loom.weight @table : tensor<5x3xf32> from <"", offset = 0, bytes = 60>
+// CHECK-LABEL: func.func @lookups
+// CHECK-SAME: %[[X:[^ ]+]]: tensor<3x3xf32>
+// CHECK-SAME: %[[I:[^ ]+]]: tensor<4xi64>
+// CHECK: loom.gather %[[X]]
+// CHECK: %[[MINE:.*]] = loom.compare eq
+// CHECK: %[[SIZE:.*]] = loom.constant dense<5> : tensor<4xi64>
+// CHECK: %[[INSIDE:.*]] = loom.compare lt %[[I]], %[[SIZE]]
+// CHECK: loom.and %[[MINE]], %[[INSIDE]]
+// CHECK: loom.gather_elements %[[X]]
+// CHECK: loom.compare lt
+// CHECK: loom.and
+// CHECK: loom.gather %{{.*}}, %{{.*}} dim = 0
+// CHECK-NOT: loom.and
+// CHECK: return
+func.func @lookups(%x: tensor<5x3xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>},
+                   %i: tensor<4xi64> {loom.name = "i", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}]>},
+                   %j: tensor<4x3xi64> {loom.name = "j", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {}]>}) {
+  %w = loom.get_weight @table {dist.splits = #dist.splits<[{"model"}, {}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{"model"}, {}]>]} : tensor<5x3xf32>
+  %0 = loom.gather %x, %i dim = 0 {dist.splits = #dist.splits<[{"model"}, {}, {}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}], unreduced = {"model" = sum}>]} : (tensor<5x3xf32>, tensor<4xi64>) -> tensor<4x3xf32>
+  %1 = loom.gather_elements %x, %j dim = 0 {dist.splits = #dist.splits<[{"model"}, {}, {}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}], unreduced = {"model" = sum}>]} : (tensor<5x3xf32>, tensor<4x3xi64>) -> tensor<4x3xf32>
+  %2 = loom.gather %w, %i dim = 0 {dist.splits = #dist.splits<[{"model"}, {}, {}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}], unreduced = {"model" = sum}>]} : (tensor<5x3xf32>, tensor<4xi64>) -> tensor<4x3xf32>
+  return
+}
+
+// -----
+
 // expected-error @below {{no mesh is declared}}
 module {
 }

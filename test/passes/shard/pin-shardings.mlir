@@ -10,6 +10,10 @@
 // RUN: not gridloom-opt %s --dist-pin-stages=file=%t.micro.strategy --dist-pin-shardings=file=%t.micro.strategy 2>&1 | FileCheck %s --check-prefix=MICRO
 // RUN: printf 'strategy: 1\nmesh: data=2,model=2\nmicrobatches: 2\ninputs:\n  past: [{data}, {}]\n' > %t.part.strategy
 // RUN: not gridloom-opt %s --dist-pin-stages=file=%t.part.strategy --dist-pin-shardings=file=%t.part.strategy 2>&1 | FileCheck %s --check-prefix=PART
+// RUN: printf 'strategy: 1\nmesh: data=2,model=2\nmicrobatches: 2\noutputs:\n  y: [{data}, {}]\n' > %t.uncut.strategy
+// RUN: not gridloom-opt %s --dist-pin-stages=file=%t.uncut.strategy --dist-pin-shardings=file=%t.uncut.strategy 2>&1 | FileCheck %s --check-prefix=UNCUT
+// RUN: printf 'strategy: 1\nmesh: data=1,model=2\ninputs:\n  x: [{data: 3}, {model}]\n  past: [{}, {data: 3}]\noutputs:\n  next: [{}, {data: 3}]\nstorage:\n  past: [{data: 3}, {model: 2}]\nspecialisations:\n  main batch=1:\n    inputs:\n      x: [{}, {}]\n' > %t.one.strategy
+// RUN: sed 's/"data" = 2/"data" = 1/' %s | gridloom-opt --dist-pin-shardings=file=%t.one.strategy | FileCheck %s --check-prefix=ONE
 
 // BAD: error: the strategy '{{.*}}.bad.strategy' line 4: 'x' has 2 dimensions in the program, 1 here
 // BAD: note: line 6: unknown weight 'l.0.v'; did you mean 'l.0.w'?
@@ -18,6 +22,11 @@
 // PINNED: line 4: 'x' is [{data}, {}], but [{model}, {}] by --shard; keep one of them
 // MICRO: line 5: 'x' has 4 rows, which cannot be cut evenly in 3 for 3 micro-batches; change 'microbatches', or the size
 // PART: cuts the batch into 2 micro-batches: a device's part of input 'x' cannot be cut along its leading dimension
+// UNCUT: line 5: 'y' is [{data}, {}], not cut into the 2 micro-batches; write 'micro' as the last axis of its first dimension
+// An axis of one device cuts on no multiples: the dimension is whole.
+// ONE-LABEL: func.func @main
+// ONE-SAME: tensor<4x8xf32> {dist.origin = #dist.origin<"strategy file">, dist.sharding = #dist.sharding<@mesh, [{"data"}, {"model"}]>
+// ONE-SAME: tensor<4x4xf32> {dist.origin = #dist.origin<"strategy file">, dist.sharding = #dist.sharding<@mesh, [{}, {"data"}]>, dist.storage = #dist.sharding<@mesh, [{"data"}, {"model"} * 2]>
 
 dist.mesh @mesh <["data" = 2, "model" = 2]>
 loom.weight @l.0.w : tensor<8x16xf32> from <"", offset = 0, bytes = 512>
