@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "support/Text.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <iterator>
@@ -80,4 +82,17 @@ std::string gridloom::toHex(std::span<const std::byte> bytes) {
     text += digits[std::to_integer<unsigned>(byte) & 15];
   }
   return text;
+}
+
+std::optional<std::string> gridloom::fromHex(std::string_view text) {
+  std::string bytes;
+  for (size_t i = 0; i < text.size(); i += 2) {
+    unsigned byte = 0;
+    const char *begin = text.data() + i, *end = begin + std::min<size_t>(2, text.size() - i);
+    if (auto [at, problem] = std::from_chars(begin, end, byte, 16);
+        problem != std::errc() || at != begin + 2)
+      return std::nullopt;
+    bytes += static_cast<char>(byte);
+  }
+  return bytes;
 }

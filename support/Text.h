@@ -8,8 +8,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace gridloom {
 
@@ -35,6 +37,8 @@ int getDigits(double number, int least);
 
 /// Two lower-case hexadecimal digits for each byte.
 std::string toHex(std::span<const std::byte> bytes);
+/// Inverts toHex; nothing for other text.
+std::optional<std::string> fromHex(std::string_view text);
 
 } // namespace gridloom
 

@@ -62,9 +62,9 @@ static bool isPlanManifest(const fs::path &path) {
 
 /// The first entry of a folder, by name, that does not belong to a plan; empty if there is none.
 static std::string findForeign(const fs::path &folder) {
-  static const std::set<std::string> own = {"autotune",      "ir",          "kernels",
-                                            "manifest.json", "report.json", "plan.strategy",
-                                            "timeline.json"};
+  static const std::set<std::string> own = {
+      "autotune",      "ir",          "kernels",        "manifest.json",
+      "plan.strategy", "report.json", "signature.json", "timeline.json"};
   std::set<std::string> foreign;
   std::error_code error;
   for (const fs::directory_entry &entry : fs::directory_iterator(folder, error))

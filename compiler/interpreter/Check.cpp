@@ -94,6 +94,9 @@ LogicalResult Check::loadDump(StringRef path, bool required) {
 LogicalResult Check::load() {
   auto fail = [&](const Twine &message) { return emitError(UnknownLoc::get(&context)) << message; };
   if (!llvm::sys::fs::is_directory(options.paths.front())) {
+    if (!options.requireSignature.empty())
+      return fail("--require-signature is for a plan, and '" + options.paths.front() +
+                  "' is not a plan's folder");
     for (const std::string &path : options.paths)
       if (failed(loadDump(path, /*required=*/true)))
         return failure();
@@ -102,6 +105,11 @@ LogicalResult Check::load() {
   planFolder = options.paths.front();
   if (options.paths.size() > 1)
     return fail("give one plan, or dumps to compare");
+  if (std::string fault; !options.requireSignature.empty()) {
+    findModel(getPlan(), fault);
+    if (!fault.empty())
+      return fail(fault);
+  }
   SmallString<256> folder(planFolder);
   llvm::sys::path::append(folder, "ir");
   std::vector<std::string> dumps;
@@ -130,8 +138,7 @@ LogicalResult Check::load() {
 }
 
 std::string Check::getModelPath(std::string &error) const {
-  return options.model.empty() && !planFolder.empty() ? findModel(planFolder, error)
-                                                      : options.model;
+  return options.model.empty() && !planFolder.empty() ? findModel(getPlan(), error) : options.model;
 }
 
 LogicalResult Check::openWeights() {
@@ -332,7 +339,7 @@ bool Check::isRead(const Specialisation &specialisation, StringRef input) const 
 
 LogicalResult Check::checkPlan(const Specialisation &specialisation) {
   auto [entry, dims, given, states] = makeCall(specialisation, inputs);
-  PlanRunResult result = runPlan(planFolder, specialisation.entry, dims, given);
+  PlanRunResult result = runPlan(getPlan(), specialisation.entry, dims, given);
   if (!result.error.empty())
     return emitError(UnknownLoc::get(&context)) << "the plan does not run: " << result.error;
   FailureOr<NamedTensors> actual = toTensors(result.outputs, &context);
@@ -404,7 +411,7 @@ FailureOr<NamedTensors> Check::askOracle(const Specialisation &specialisation,
     FailureOr<std::string> plan = compileUnsplit();
     if (failed(plan))
       return failure();
-    result = runPlan(*plan, specialisation.entry, dims, given);
+    result = runPlan({*plan}, specialisation.entry, dims, given);
   } else {
     name = "ONNX Runtime";
     std::string model = getModelPath(result.error);

@@ -47,6 +47,9 @@ private:
            (planFolder.empty() || program.isPartitioned());
   }
 
+  /// The plan that is checked, and who must have signed it.
+  PlanPlace getPlan() const { return {planFolder, options.requireSignature}; }
+
   llvm::LogicalResult checkSpecialisation(const Specialisation &specialisation);
   llvm::LogicalResult checkProgram(const PhaseProgram &base, const PhaseProgram &program,
                                    const Specialisation &specialisation, bool exact);
@@ -59,7 +62,7 @@ private:
   llvm::LogicalResult checkCallsExactly(llvm::ArrayRef<const PhaseProgram *> chosen);
   llvm::FailureOr<std::vector<NamedTensors>> interpretCalls(const PhaseProgram &program,
                                                             bool exact);
-  llvm::FailureOr<std::vector<NamedTensors>> runCalls(const std::string &plan);
+  llvm::FailureOr<std::vector<NamedTensors>> runCalls(const PlanPlace &plan);
   llvm::FailureOr<std::vector<NamedTensors>> askOracleForCalls(std::string &name);
   llvm::FailureOr<NamedTensors> interpretFrom(llvm::ArrayRef<NamedTensors> earlier);
   llvm::LogicalResult compareCalls(llvm::StringRef what, const std::vector<NamedTensors> &expected,

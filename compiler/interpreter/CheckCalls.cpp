@@ -41,7 +41,7 @@ FailureOr<std::vector<NamedTensors>> Check::interpretCalls(const PhaseProgram &p
 }
 
 /// The calls' outputs by one session of a compiled plan.
-FailureOr<std::vector<NamedTensors>> Check::runCalls(const std::string &plan) {
+FailureOr<std::vector<NamedTensors>> Check::runCalls(const PlanPlace &plan) {
   std::vector<PlanCall> plain;
   for (const auto &[specialisation, given] : calls) {
     plain.push_back(makeCall(*specialisation, given));
@@ -73,7 +73,7 @@ FailureOr<std::vector<NamedTensors>> Check::askOracleForCalls(std::string &name)
     bool trains = (*getReference().module)->hasAttr(loom::kTraining);
     if (failed(plan) || (trains && failed(interpretCalls(getReference(), /*exact=*/false))))
       return failure();
-    return runCalls(*plan);
+    return runCalls({*plan});
   }
   name = "ONNX Runtime";
   std::vector<NamedTensors> results;
@@ -241,7 +241,7 @@ LogicalResult Check::compareSession() {
   ok &= succeeded(checkCallsExactly(chosen));
   if (planFolder.empty() || options.noRun)
     return success(ok);
-  FailureOr<std::vector<NamedTensors>> actual = runCalls(planFolder);
+  FailureOr<std::vector<NamedTensors>> actual = runCalls(getPlan());
   if (failed(actual))
     return failure();
   precisionError = getPrecisionError(programs.back());

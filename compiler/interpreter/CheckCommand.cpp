@@ -45,7 +45,15 @@ Examples:
       "also compare the programs bit by bit, in arithmetic that no order of sums changes");
   verb.add_flag("--all-phases", options.allPhases,
                 "interpret every phase's program, not only the last");
-  verb.add_flag("--no-run", options.noRun, "only interpret; do not run the compiled plan");
+  auto *noRun =
+      verb.add_flag("--no-run", options.noRun, "only interpret; do not run the compiled plan");
+  verb.add_option("--require-signature", options.requireSignature,
+                  "a public key: do not run a plan that 'gridloom sign' has not signed with its "
+                  "private key, or that was changed since. May be repeated: one of the keys is "
+                  "enough")
+      ->type_name("PUBLIC.pem")
+      ->excludes(noRun)
+      ->allow_extra_args(false);
   verb.add_flag("--bisect", options.bisect,
                 "where the split program differs, name the first ONNX node that does; say so if "
                 "only the compiled plan differs");

@@ -26,11 +26,13 @@ struct CheckOptions {
   std::vector<std::string> paths;
   std::string oracle = "interpreter"; ///< interpreter, 1rank or ort
   std::vector<std::string> inputs;    ///< NAME=VALUE, see runtime/arrays/Generator.h
-  std::string model;                  ///< the model with the weights; empty: the plan's
-  bool exact = false;                 ///< also bit by bit in exact mode
-  bool allPhases = false;             ///< interpret every phase's dump, not only the last
-  bool noRun = false;                 ///< interpret only, do not run the compiled plan
-  bool bisect = false;                ///< name the first ONNX node that differs
+  /// Files of public keys, one of which must have signed the plan that is run; empty: any is run.
+  std::vector<std::string> requireSignature;
+  std::string model;      ///< the model with the weights; empty: the plan's
+  bool exact = false;     ///< also bit by bit in exact mode
+  bool allPhases = false; ///< interpret every phase's dump, not only the last
+  bool noRun = false;     ///< interpret only, do not run the compiled plan
+  bool bisect = false;    ///< name the first ONNX node that differs
   double rtol = 1e-4, atol = 1e-5;
   uint64_t seed = 0;
   /// Compiles a dump of the simplify phase for one device; returns whether it did. For 1rank.

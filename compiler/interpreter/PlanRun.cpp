@@ -118,13 +118,19 @@ static void runCall(rt::InProcessJob &job, const PlanCall &call, PlanRunResult &
     result.outputs[state.output] = gatherState(job, name, state.shape);
 }
 
-std::vector<PlanRunResult> gridloom::runPlanCalls(const std::string &folder,
+static rt::PlanOptions getOptions(const PlanPlace &plan) {
+  rt::PlanOptions options;
+  options.requireSignature.assign(plan.keys.begin(), plan.keys.end());
+  return options;
+}
+
+std::vector<PlanRunResult> gridloom::runPlanCalls(const PlanPlace &plan,
                                                   const std::vector<PlanCall> &calls) {
   std::vector<PlanRunResult> results(1);
   try {
     rt::InProcessOptions options;
     options.session.poisonPadding = true;
-    rt::InProcessJob job(rt::Plan::load(folder), std::move(options));
+    rt::InProcessJob job(rt::Plan::load(plan.folder, getOptions(plan)), std::move(options));
     for (size_t i = 0; i < calls.size(); ++i) {
       results.resize(i + 1);
       runCall(job, calls[i], results.back());
@@ -135,16 +141,18 @@ std::vector<PlanRunResult> gridloom::runPlanCalls(const std::string &folder,
   return results;
 }
 
-PlanRunResult gridloom::runPlan(const std::string &folder, const std::string &entry,
+PlanRunResult gridloom::runPlan(const PlanPlace &plan, const std::string &entry,
                                 const std::map<std::string, int64_t> &dims,
                                 const std::map<std::string, PlanTensor> &inputs) {
-  return runPlanCalls(folder, {{entry, dims, inputs, {}}}).front();
+  return runPlanCalls(plan, {{entry, dims, inputs, {}}}).front();
 }
 
-std::string gridloom::findModel(const std::string &folder, std::string &error) {
+std::string gridloom::findModel(const PlanPlace &plan, std::string &error) {
   try {
+    rt::PlanOptions options = getOptions(plan);
     // Finding the model must not need a machine that can run the kernels.
-    return rt::Plan::load(folder, {.requireTarget = false})->getModel().path.string();
+    options.requireTarget = false;
+    return rt::Plan::load(plan.folder, options)->getModel().path.string();
   } catch (const std::exception &exception) {
     error = exception.what();
     return "";

@@ -37,8 +37,14 @@ struct PlanRunResult {
   std::vector<std::string> unread; ///< inputs that were given and are not in the plan
 };
 
+/// A plan's folder, and files of public keys, one of which must have signed it; none: any plan.
+struct PlanPlace {
+  std::string folder;
+  std::vector<std::string> keys = {};
+};
+
 /// Runs an entry of the plan with all its ranks in this process, on whole inputs.
-PlanRunResult runPlan(const std::string &folder, const std::string &entry,
+PlanRunResult runPlan(const PlanPlace &plan, const std::string &entry,
                       const std::map<std::string, int64_t> &dims,
                       const std::map<std::string, PlanTensor> &inputs);
 
@@ -58,8 +64,7 @@ struct PlanCall {
 
 /// Runs the calls one after another in one session, which keeps its states. One result a call;
 /// after one with an error there are no more.
-std::vector<PlanRunResult> runPlanCalls(const std::string &folder,
-                                        const std::vector<PlanCall> &calls);
+std::vector<PlanRunResult> runPlanCalls(const PlanPlace &plan, const std::vector<PlanCall> &calls);
 
 /// Runs a model in ONNX Runtime, by a Python that has it: GRIDLOOM_PYTHON, else that of the
 /// checkout, of the build, or of PATH. Inputs that the model does not take are left out.
@@ -67,7 +72,7 @@ PlanRunResult runOnnxRuntime(const std::string &model,
                              const std::map<std::string, PlanTensor> &inputs);
 
 /// The path of the plan's model; empty, with `error` set, if the plan cannot be read.
-std::string findModel(const std::string &folder, std::string &error);
+std::string findModel(const PlanPlace &plan, std::string &error);
 
 } // namespace gridloom
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -63,14 +63,14 @@ class Session:
 
     def __init__(
         self, plan, *, ranks: str, threads: int, weights, trace: bool, deadline: float, graphs: bool = True, transport=None,
-        autotune: bool = False, check_indices: bool = False, init_seed: int | None = None,
+        autotune: bool = False, check_indices: bool = False, init_seed: int | None = None, require_signature=None,
     ):  # fmt: skip
         if ranks not in ("in-process", "environment"):
             raise ValueError(f"ranks {ranks!r} is not one of in-process, environment")
         weights = None if weights is None else os.fspath(weights)
         self._native = native().Session(
             os.fspath(plan), ranks == "environment", threads, weights, trace, int(deadline * 1000), graphs, transport or "",
-            autotune, check_indices, init_seed,
+            autotune, check_indices, init_seed, _list_keys(require_signature),
         )  # fmt: skip
         self._plan = os.fspath(plan)
         self._process = os.getpid()
@@ -240,6 +240,16 @@ def _type_number(what: str, dtype: np.dtype) -> int:
     raise Error(message, ErrorCode.INVALID_ARGUMENT)
 
 
+def _list_keys(keys) -> list[str]:
+    """The files of public keys, of which None requires none. An empty list would require none, too, which nobody can mean."""
+    if keys is None:
+        return []
+    paths = [os.fspath(keys)] if isinstance(keys, (str, os.PathLike)) else [os.fspath(key) for key in keys]
+    if not paths:
+        raise ValueError("require_signature is empty; name the file of a public key, or leave it out")
+    return paths
+
+
 def _array(type_number: int, shape: list[int], data: np.ndarray) -> np.ndarray:
     return data.view(numpy_type(_TYPES[type_number])).reshape(shape)
 
@@ -257,6 +267,7 @@ def load(
     autotune: bool = False,
     check_indices: bool = False,
     init_seed: int | None = None,
+    require_signature: str | os.PathLike | Sequence[str | os.PathLike] | None = None,
 ) -> Session:
     """Loads a plan (a folder, or the result of `gridloom.compile`) and returns a session.
 
@@ -268,7 +279,10 @@ def load(
     fastest on this GPU and stores them in the plan's folder for later sessions. With `check_indices` a run whose inputs have indices out of
     range raises ONNX's error; otherwise such an index is clamped, or gives zeros if the table is split. `init_seed` replaces the seed of
     the weights that a plan draws (`gridloom.compile(..., init=...)`), an integer from 0 to 2**64 - 1; a plan that draws none is refused.
+    With `require_signature`, the file of a public key or several, a plan is refused unless it is as `gridloom sign` signed it with one of
+    these keys; all bytes of the model's files are checked, and measurements of `autotune` are not used.
 
     A plan contains native code: loading it is running a program."""
     options = {"weights": weights, "trace": trace, "deadline": deadline, "graphs": graphs, "transport": transport}
-    return Session(plan, ranks=ranks, threads=threads, autotune=autotune, check_indices=check_indices, init_seed=init_seed, **options)
+    options |= {"autotune": autotune, "check_indices": check_indices, "init_seed": init_seed, "require_signature": require_signature}
+    return Session(plan, ranks=ranks, threads=threads, **options)

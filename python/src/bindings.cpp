@@ -175,7 +175,7 @@ public:
   Session(const std::string &path, bool fromEnvironment, uint32_t threads,
           const std::optional<std::string> &weights, bool trace, uint32_t deadlineMs, bool graphs,
           const std::string &transport, bool autotune, bool checkIndices,
-          std::optional<uint64_t> initSeed) {
+          std::optional<uint64_t> initSeed, const std::vector<std::string> &requireSignature) {
     gridloom_session_options options = {};
     options.size = sizeof(options);
     options.ranks = fromEnvironment ? GRIDLOOM_RANK_FROM_ENVIRONMENT : GRIDLOOM_RANKS_IN_PROCESS;
@@ -191,8 +191,14 @@ public:
     options.is_interrupted = &isInterrupted;
     gridloom_plan *openedPlan = nullptr;
     gridloom_session *created = nullptr;
+    std::vector<const char *> keys;
+    for (const std::string &key : requireSignature)
+      keys.push_back(key.c_str());
     auto create = [&] {
-      gridloom_status status = gridloom_plan_open(path.c_str(), &openedPlan);
+      gridloom_status status = keys.empty()
+                                   ? gridloom_plan_open(path.c_str(), &openedPlan)
+                                   : gridloom_plan_open_signed(path.c_str(), keys.data(),
+                                                               int32_t(keys.size()), &openedPlan);
       if (status != GRIDLOOM_OK) {
         std::string reason = gridloom_last_error();
         if (fromEnvironment)
@@ -408,7 +414,8 @@ NB_MODULE(_native, module) {
       .def("sync", &Events::sync);
   nb::class_<Session>(module, "Session")
       .def(nb::init<const std::string &, bool, uint32_t, const std::optional<std::string> &, bool,
-                    uint32_t, bool, const std::string &, bool, bool, std::optional<uint64_t>>())
+                    uint32_t, bool, const std::string &, bool, bool, std::optional<uint64_t>,
+                    const std::vector<std::string> &>())
       .def("bind", &Session::bind)
       .def("run", &Session::run)
       .def("outputs", &Session::outputs)

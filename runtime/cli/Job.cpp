@@ -84,6 +84,13 @@ void gridloom::rt::addPlanOptions(CLI::App &verb, JobSettings &settings) {
   verb.add_flag("--verify-model", settings.verifyModel,
                 "check the model file's SHA-256 also where it is large and older than the plan; "
                 "files of external data above 32 MiB are always compared by samples");
+  verb.add_option(
+          "--require-signature", settings.requireSignature,
+          "a public key: refuse a plan that 'gridloom sign' has not signed with its private "
+          "key, or that was changed since; check all bytes of the model's files. May be "
+          "repeated: one of the keys is enough")
+      ->type_name("PUBLIC.pem")
+      ->allow_extra_args(false);
 }
 
 //===----------------------------------------------------------------------===//
@@ -204,7 +211,10 @@ std::map<std::string, int64_t> gridloom::rt::readDims(const std::vector<std::str
 }
 
 std::shared_ptr<const Plan> gridloom::rt::loadPlan(JobSettings &settings) {
-  std::shared_ptr<const Plan> plan = Plan::load(settings.plan);
+  PlanOptions options;
+  options.requireSignature.assign(settings.requireSignature.begin(),
+                                  settings.requireSignature.end());
+  std::shared_ptr<const Plan> plan = Plan::load(settings.plan, options);
   int ranks = plan->getMesh().getNumRanks();
   if (int given = getGivenRanks(settings); given != 0 && given != ranks) {
     std::optional<World> world = findWorld(settings);

@@ -34,6 +34,7 @@ struct JobSettings {
   std::vector<std::string> dims; // NAME=SIZE
   std::string weights;
   bool verifyModel = false;
+  std::vector<std::string> requireSignature; // files of public keys
   /// --transport, --device, --threads, --copy-engines.
   PlacementOptions placement;
   double timeout = 300; // seconds

@@ -49,9 +49,9 @@ static int runVerb(int argc, char **argv) {
   app.require_subcommand(1);
   app.footer(overview);
   app.set_version_flag("--version", "gridloom " GRIDLOOM_VERSION);
-  std::vector<Verb> verbs{addRun(app),     addGenerate(app),   addBench(app),
-                          addInspect(app), addCheckpoint(app), addDiff(app),
-                          addExplain(app), addDevices(app),    addTrain(app)};
+  std::vector<Verb> verbs{addRun(app),        addGenerate(app), addBench(app),   addInspect(app),
+                          addCheckpoint(app), addDiff(app),     addExplain(app), addDevices(app),
+                          addTrain(app),      addSign(app)};
   auto isVerb = [&](const Verb &verb) { return verb.app->check_name(argv[1]); };
   if (argc < 2 || (argv[1][0] != '-' && std::none_of(verbs.begin(), verbs.end(), isVerb))) {
     if (argc < 2)

@@ -42,6 +42,10 @@ Document gridloom::rt::makeSummary(const Plan &plan) {
   Document document;
   document.addField("plan", plan.getFolder().string());
   document.addField("producer", plan.getProducer());
+  SignatureSummary signature = summarizeSignature(plan);
+  document.addField("signature", signature.state);
+  if (!signature.signer.empty())
+    document.addField("signed_by", signature.signer);
   document.addField("model", plan.getModel().path.lexically_normal().string());
   document.addField("target", plan.getTargetKind() + " " + plan.getTargetArch());
   document.addField("precision", plan.getPrecision());

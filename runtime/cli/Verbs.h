@@ -31,6 +31,7 @@ Verb addDiff(CLI::App &app);
 Verb addExplain(CLI::App &app);
 Verb addDevices(CLI::App &app);
 Verb addTrain(CLI::App &app);
+Verb addSign(CLI::App &app);
 
 /// Whether the compiler implements `verb`: compile, check, doctor, plan, simulate.
 bool isCompilerVerb(const std::string &verb);

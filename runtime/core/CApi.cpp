@@ -153,6 +153,20 @@ gridloom_status gridloom_plan_open(const char *path, gridloom_plan **plan) {
   });
 }
 
+gridloom_status gridloom_plan_open_signed(const char *path, const char *const *keys,
+                                          int32_t num_keys, gridloom_plan **plan) {
+  return guard([&] {
+    require(path && plan, "path or plan is NULL");
+    require(keys && num_keys > 0, "there are no keys; name the file of a public key");
+    PlanOptions options;
+    for (int32_t i = 0; i < num_keys; ++i) {
+      require(keys[i], "a key is NULL");
+      options.requireSignature.emplace_back(keys[i]);
+    }
+    *plan = new gridloom_plan{Plan::load(path, options)};
+  });
+}
+
 void gridloom_plan_destroy(gridloom_plan *plan) { delete plan; }
 
 int32_t gridloom_plan_num_ranks(const gridloom_plan *plan) {

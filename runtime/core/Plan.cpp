@@ -297,6 +297,8 @@ std::shared_ptr<const Plan> PlanReader::read() {
     fail("has " + std::to_string(bytes) + " bytes, more than " + std::to_string(maxManifest));
   std::vector<std::byte> text = readFile(manifest, bytes);
   plan->digest = sha256(text);
+  if (!options.requireSignature.empty())
+    plan->signature = requireSignature(plan->folder, plan->digest, options.requireSignature);
   plan->time = MappedFile::open(manifest)->getTime();
   json parsed = json::parse(reinterpret_cast<const char *>(text.data()),
                             reinterpret_cast<const char *>(text.data()) + text.size(), nullptr,

@@ -13,6 +13,7 @@
 
 #include "runtime/core/DataType.h"
 #include "runtime/core/Mesh.h"
+#include "runtime/core/PlanSignature.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -124,6 +125,9 @@ struct TrainingInfo {
 struct PlanOptions {
   /// Refuse a plan whose CPU level this machine lacks. Off for tools that only inspect plans.
   bool requireTarget = true;
+  /// Files of public keys (Ed25519, PEM), one of which must have signed the plan. Then all bytes of
+  /// the model's files are checked, too, when a session loads them. Empty: any plan is loaded.
+  std::vector<std::filesystem::path> requireSignature = {};
 };
 
 /// A plan in memory, immutable and shared between the sessions of a process.
@@ -175,6 +179,8 @@ public:
   /// SHA-256 of the manifest, which holds the other files' checksums: two ranks with equal digests
   /// run the same plan.
   const std::string &getDigest() const { return digest; }
+  /// The signature that PlanOptions required; absent if they required none.
+  const std::optional<PlanSignature> &getSignature() const { return signature; }
   /// When the manifest was written, in nanoseconds since 1970.
   int64_t getTime() const { return time; }
 
@@ -198,6 +204,7 @@ private:
   std::optional<TrainingInfo> training;
   std::vector<FoldedInfo> folded;
   std::map<std::string, std::vector<std::byte>> kernels; // by library
+  std::optional<PlanSignature> signature;
 };
 
 /// Throws InvalidPlan, as Plan::load does, if `folder` is not a folder or has no manifest.

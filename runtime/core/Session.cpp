@@ -89,6 +89,10 @@ void Session::Impl::openTuning() {
   tuning = std::make_shared<AutotuneCache>(plan->getFolder() / "autotune", name, options.autotune);
   if (!tuning->getComplaint().empty())
     warn(tuning->getComplaint());
+  if (plan->getSignature()) { // nobody has signed them
+    tuning->clear();
+    remark("measured algorithms are not used: a signature is required, and they have none");
+  }
   std::vector<std::string> names = exchangeTexts(name),
                            digests = exchangeTexts(tuning->getDigest());
   auto findOther = [](const std::vector<std::string> &texts) {

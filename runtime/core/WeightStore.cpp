@@ -58,9 +58,15 @@ static std::string requireCompiled(const Plan &plan, const MappedFile &file, boo
   return isSmall ? model.sha256 : fingerprint(file.getBytes());
 }
 
+/// Whether the plan's fingerprint of a file with external data does not cover all bytes.
+static bool isSampled(const ModelInfo &model, const std::string &name, const MappedFile &file) {
+  return file.getBytes().size() > fingerprintedWhole || !model.data.contains(name);
+}
+
 /// The same for a file with external data.
-static std::string requireCompiledData(const ModelInfo &model, const std::string &name,
+static std::string requireCompiledData(const Plan &plan, const std::string &name,
                                        const MappedFile &file) {
+  const ModelInfo &model = plan.getModel();
   std::string found = fingerprint(file.getBytes());
   // Plans of older versions have no fingerprints.
   if (auto known = model.data.find(name); known != model.data.end() && found != known->second)
@@ -68,7 +74,35 @@ static std::string requireCompiledData(const ModelInfo &model, const std::string
                 file.getPath().string() +
                     ": has other contents than when the plan was compiled; compile again, or give "
                     "the model with --weights");
+  if (plan.getSignature() && isSampled(model, name, file)) {
+    auto known = plan.getSignature()->data.find(name);
+    std::string wanted = known == plan.getSignature()->data.end() ? "none" : known->second;
+    if (std::string digest = sha256(file.getBytes()); digest != wanted)
+      throw Error(ErrorCode::InvalidPlan,
+                  file.getPath().string() +
+                      ": was changed after the plan was signed: it has SHA-256 " + digest +
+                      ", signed was " + wanted +
+                      "; put the file back, or sign the plan again with 'gridloom sign'");
+  }
   return found;
+}
+
+std::map<std::string, std::string> gridloom::rt::digestSampledData(
+    const Plan &plan, const std::function<void(const std::string &name, uint64_t bytes)> &onRead) {
+  std::map<std::string, std::string> digests;
+  std::set<std::string> names;
+  for (const WeightInfo &weight : plan.getWeights()) {
+    if (weight.file.empty() || !names.insert(weight.file).second)
+      continue;
+    auto file = MappedFile::openBeneath(plan.getModel().path.parent_path(), weight.file);
+    requireCompiledData(plan, weight.file, *file);
+    if (!isSampled(plan.getModel(), weight.file, *file))
+      continue;
+    onRead(weight.file, file->getBytes().size());
+    digests[weight.file] = sha256(file->getBytes());
+    file->requireUnchanged();
+  }
+  return digests;
 }
 
 std::shared_ptr<const WeightSource> WeightSource::openModel(const Plan &plan, bool verifyDigest) {
@@ -81,13 +115,13 @@ std::shared_ptr<const WeightSource> WeightSource::openModel(const Plan &plan, bo
                     ": the model whose weights the plan uses is not there; put it back, compile "
                     "again, or give a file with --weights");
   std::shared_ptr<const MappedFile> main = MappedFile::open(model.path);
-  source->add(main, requireCompiled(plan, *main, verifyDigest));
+  source->add(main, requireCompiled(plan, *main, verifyDigest || plan.getSignature()));
   std::map<std::string, std::shared_ptr<const MappedFile>> files = {{"", main}};
   for (const WeightInfo &weight : plan.getWeights()) {
     std::shared_ptr<const MappedFile> &file = files[weight.file];
     if (!file) {
       file = MappedFile::openBeneath(model.path.parent_path(), weight.file);
-      source->add(file, requireCompiledData(model, weight.file, *file));
+      source->add(file, requireCompiledData(plan, weight.file, *file));
     }
     source->tensors[weight.name] =
         viewTensor(file, weight.offset, weight.bytes, weight.type, weight.shape, weight.name);

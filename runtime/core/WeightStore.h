@@ -29,9 +29,9 @@ namespace gridloom::rt {
 class WeightSource {
 public:
   /// The model that the plan was compiled from. Its size must be the plan's, and also its SHA-256
-  /// if `verifyDigest` is set, the file is newer than the plan, or it has at most 32 MiB. The
-  /// fingerprints of files with external data must be the plan's. Throws InvalidPlan naming the
-  /// file and both values.
+  /// if `verifyDigest` is set, the plan's signature was required, the file is newer than the plan,
+  /// or it has at most 32 MiB. The fingerprints of files with external data must be the plan's, and
+  /// their SHA-256 a required signature's. Throws InvalidPlan naming the file and both values.
   static std::shared_ptr<const WeightSource> openModel(const Plan &plan, bool verifyDigest = false);
   /// Another .onnx or .safetensors file with the same weights, or a checkpoint's folder. Every
   /// weight must be present with the plan's type and shape, and folded initializers must have the
@@ -62,6 +62,13 @@ private:
   std::vector<std::shared_ptr<const MappedFile>> files;
   std::string identity, fingerprint;
 };
+
+/// The SHA-256 of the model's files with external data whose fingerprint in the plan does not cover
+/// all bytes, by name. Calls `onRead` before it reads one, with its name and size. Throws
+/// InvalidPlan naming a file that cannot be read or has another fingerprint.
+std::map<std::string, std::string>
+digestSampledData(const Plan &plan,
+                  const std::function<void(const std::string &name, uint64_t bytes)> &onRead);
 
 /// Device memory that ranks share, its owner, and the mapped file that it is a part of unless it
 /// was copied.

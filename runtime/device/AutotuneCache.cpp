@@ -22,21 +22,6 @@ namespace fs = std::filesystem;
 
 static constexpr int format = 1;
 
-/// Inverts toHex. Throws on other text.
-static std::string fromHex(const std::string &text) {
-  std::string bytes;
-  if (text.size() % 2)
-    throw std::runtime_error("an odd number of hexadecimal digits");
-  for (size_t i = 0; i < text.size(); i += 2) {
-    size_t used = 0;
-    int byte = std::stoi(text.substr(i, 2), &used, 16);
-    if (used != 2)
-      throw std::runtime_error("no hexadecimal number");
-    bytes += static_cast<char>(byte);
-  }
-  return bytes;
-}
-
 static json toJson(const std::map<std::string, AutotuneCache::Choice> &choices) {
   json object = json::object();
   for (const auto &[problem, choice] : choices)
@@ -49,10 +34,13 @@ static json toJson(const std::map<std::string, AutotuneCache::Choice> &choices) 
 /// Inverts toJson. Throws on other objects.
 static std::map<std::string, AutotuneCache::Choice> fromJson(const json &object) {
   std::map<std::string, AutotuneCache::Choice> choices;
-  for (const auto &[problem, choice] : object.items())
-    choices[problem] = {fromHex(choice.at("algorithm").get<std::string>()),
-                        choice.at("microseconds").get<double>(),
+  for (const auto &[problem, choice] : object.items()) {
+    std::optional<std::string> algorithm = fromHex(choice.at("algorithm").get<std::string>());
+    if (!algorithm)
+      throw std::runtime_error("an algorithm is not in hexadecimal digits");
+    choices[problem] = {*algorithm, choice.at("microseconds").get<double>(),
                         choice.at("guess_microseconds").get<double>()};
+  }
   return choices;
 }
 

@@ -33,7 +33,8 @@
 // GRIDLOOM_INVALID_ARGUMENT. Different sessions are independent. A plan is immutable and may be
 // shared, and may be destroyed while sessions made from it live on.
 //
-// A plan holds native code: running one is running a program.
+// A plan holds native code: running one is running a program. gridloom_plan_open_signed opens only
+// plans that somebody you trust has signed.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_H
@@ -104,6 +105,12 @@ GRIDLOOM_API const char *gridloom_last_error(void);
 
 /* Reads and verifies the plan in folder `path`: checksums and every bound. Loads no code. */
 GRIDLOOM_API gridloom_status gridloom_plan_open(const char *path, gridloom_plan **plan);
+/* The same for a plan that must be as `gridloom sign` signed it: `keys` are the files of `num_keys`
+   public keys (Ed25519, PEM), 1 or more, and one of them must be the signature's. Refuses a plan
+   that is not signed, signed with another key or changed since with GRIDLOOM_INVALID_PLAN. Its
+   sessions check all bytes of the model's files, and use no measurements of autotune. */
+GRIDLOOM_API gridloom_status gridloom_plan_open_signed(const char *path, const char *const *keys,
+                                                       int32_t num_keys, gridloom_plan **plan);
 GRIDLOOM_API void gridloom_plan_destroy(gridloom_plan *plan);
 
 /* Ranks the plan is for: the product of its mesh's axes. */

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from conftest import TOLERANCE, OnlyDlpack, onnxruntime_session, sentences
 from onnx import TensorProto, helper, numpy_helper
+from signing_keys import write_keys
 
 import gridloom
 from gridloom import zoo
@@ -176,6 +177,15 @@ def test_a_rank_without_the_plan_tells_the_others(pair, tmp_path):
     first, second = finish(start_ranks(pair, script))
     assert second[0] == 1 and "has no manifest.json" in second[1]
     assert first[0] == 1 and re.search("rank 1 gave up: .*has no manifest.json", first[1]), first[1]
+
+
+def test_every_rank_verifies_what_it_loads(tools, pair, tmp_path):
+    keys = write_keys(tmp_path)
+    tools.call("sign", os.fspath(pair), "--key", keys / "private.pem")
+    script = f"load(require_signature={str(keys)!r} + ('/other.pub' if rank == 1 else '/public.pem'))"
+    first, second = finish(start_ranks(pair, script))
+    assert second[0] == 1 and "is signed with key" in second[1], second[1]
+    assert first[0] == 1 and re.search("rank 1 gave up: .*is signed with key", first[1]), first[1]
 
 
 @pytest.mark.parametrize("inputs,words", [("[:3]", r"\[3, 16\]"), (".astype(np.float64)", "f64")])

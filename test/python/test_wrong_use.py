@@ -85,7 +85,7 @@ def test_slips_are_told_with_what_was_meant(tools, arguments, line):
 
 
 def test_help_is_of_the_program_that_was_called(tools):
-    for verb in ("compile", "check", "doctor", "run", "generate", "bench", "inspect", "explain", "diff", "devices"):
+    for verb in ("compile", "check", "doctor", "run", "generate", "bench", "inspect", "explain", "diff", "devices", "sign"):
         text = tools.call(verb, "--help").stdout
         assert f"Usage: gridloom {verb} " in text and "Examples:\n" in text and f"  gridloom {verb}" in text, text
     assert "Examples:" in tools.call("bench", "all_gather", "--help").stdout

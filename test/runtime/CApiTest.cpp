@@ -10,6 +10,8 @@
 #include "runtime/include/gridloom.h"
 
 #include "PlanBuilder.h"
+#include "runtime/core/Plan.h"
+#include "test/TestKeys.h"
 
 #include <chrono>
 #include <functional>
@@ -97,6 +99,35 @@ TEST_F(CApi, DescribesThePlan) {
   EXPECT_EQ(gridloom_plan_output(plan, 0, 0, 1, &argument), GRIDLOOM_INVALID_ARGUMENT);
   EXPECT_EQ(gridloom_plan_input(plan, 3, 0, 0, &argument), GRIDLOOM_INVALID_ARGUMENT);
   EXPECT_STREQ(gridloom_version(), "0.1.0");
+}
+
+TEST_F(CApi, OpensOnlyWhatIsSigned) {
+  std::string path = makePlan(2).write(folder.getPath()).string();
+  auto write = [this](const char *name, const char *contents) {
+    writeFile(folder.getPath() / name, contents);
+    return (folder.getPath() / name).string();
+  };
+  std::string key = write("private.pem", kPrivateKey), required = write("public.pem", kPublicKey),
+              other = write("other.pub", kOtherPublicKey);
+  auto openSigned = [&](const std::vector<const char *> &keys) {
+    return gridloom_plan_open_signed(path.c_str(), keys.data(), int32_t(keys.size()), &plan);
+  };
+  EXPECT_EQ(openSigned({required.c_str()}), GRIDLOOM_INVALID_PLAN);
+  EXPECT_THAT(gridloom_last_error(), HasSubstr("is not signed"));
+  rt::signPlan(*rt::Plan::load(path), key, [](const std::string &, uint64_t) {});
+  EXPECT_EQ(openSigned({other.c_str()}), GRIDLOOM_INVALID_PLAN);
+  EXPECT_THAT(gridloom_last_error(), HasSubstr("is signed with key"));
+  // No key may not mean that any will do.
+  EXPECT_EQ(openSigned({}), GRIDLOOM_INVALID_ARGUMENT);
+  EXPECT_EQ(openSigned({nullptr}), GRIDLOOM_INVALID_ARGUMENT);
+  EXPECT_EQ(openSigned({""}), GRIDLOOM_INVALID_ARGUMENT);
+  EXPECT_EQ(gridloom_plan_open_signed(path.c_str(), nullptr, 1, &plan), GRIDLOOM_INVALID_ARGUMENT);
+  EXPECT_EQ(plan, nullptr);
+  ASSERT_EQ(openSigned({other.c_str(), required.c_str()}), GRIDLOOM_OK) << gridloom_last_error();
+  ASSERT_EQ(gridloom_session_create(plan, nullptr, &session), GRIDLOOM_OK) << gridloom_last_error();
+  ASSERT_EQ(bind(), GRIDLOOM_OK);
+  ASSERT_EQ(gridloom_session_run(session, nullptr, nullptr, nullptr, 0), GRIDLOOM_OK);
+  EXPECT_THAT(getOutput(), ElementsAre(4, 6, 4, 6));
 }
 
 TEST_F(CApi, AnOutputThatWasTakenStays) {

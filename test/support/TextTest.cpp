@@ -48,3 +48,10 @@ TEST(ToHex, TwoDigitsForEachByte) {
   EXPECT_EQ(toHex({}), "");
   EXPECT_EQ(toHex(std::array{std::byte(0), std::byte(0x0f), std::byte(0xf0)}), "000ff0");
 }
+
+TEST(FromHex, InvertsToHexAndNothingElse) {
+  EXPECT_EQ(fromHex(""), "");
+  EXPECT_EQ(fromHex("4a0fF0"), "J\x0f\xf0");
+  for (const char *text : {"4", "4a0", "4g", "+f", "0x", " 1", "1 "})
+    EXPECT_EQ(fromHex(text), std::nullopt) << text;
+}

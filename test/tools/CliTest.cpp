@@ -195,7 +195,7 @@ TEST_F(Cli, HelpTeaches) {
   Result result = run({"--help"});
   EXPECT_EQ(result.code, 0);
   EXPECT_THAT(result.out, AllOf(HasSubstr("gridloom compile model.onnx"), HasSubstr("explain")));
-  for (const char *verb : {"run", "bench", "inspect", "diff", "explain"}) {
+  for (const char *verb : {"run", "bench", "inspect", "diff", "explain", "sign"}) {
     result = run({verb, "--help"});
     EXPECT_EQ(result.code, 0);
     EXPECT_THAT(result.out, HasSubstr("Examples:")) << verb;

@@ -60,6 +60,15 @@ TEST_F(PlanFolderTest, ASignalWaitsForTheWholePlan) {
   EXPECT_TRUE(fs::exists(folder / "m.plan/manifest.json"));
 }
 
+/// A signature is of one plan: the next has none.
+TEST_F(PlanFolderTest, ASignatureGoesWithItsPlan) {
+  fs::path plan = folder / "m.plan";
+  ASSERT_EQ(writePlan(makeFiles(1, "0"), plan, /*force=*/false), "");
+  std::ofstream(plan / "signature.json") << "{}";
+  EXPECT_EQ(writePlan(makeFiles(1, "1"), plan, /*force=*/false), "");
+  EXPECT_FALSE(fs::exists(plan / "signature.json"));
+}
+
 TEST_F(PlanFolderTest, ThereIsAPlanWhileItIsReplaced) {
   fs::path plan = folder / "m.plan";
   ASSERT_EQ(writePlan(makeFiles(1, "0"), plan, /*force=*/false), "");
