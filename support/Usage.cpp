@@ -75,6 +75,12 @@ static std::string describeExtra(const CLI::App &verb) {
   return "there is no option " + name + suggest(name, known);
 }
 
+CLI::Validator gridloom::notEmpty() {
+  return CLI::Validator(
+      [](std::string &text) { return text.empty() ? std::string("it is empty") : std::string(); },
+      "");
+}
+
 CLI::Validator gridloom::numberWithin(double least, double most) {
   CLI::Validator range = CLI::Range(least, most);
   auto check = [range](std::string &text) {

@@ -70,7 +70,8 @@ void gridloom::rt::addPlanOptions(CLI::App &verb, JobSettings &settings) {
       ->allow_extra_args(false);
   verb.add_option("--weights", settings.weights,
                   "weights of another .onnx or .safetensors file of the same model, or of a "
-                  "checkpoint's folder");
+                  "checkpoint's folder")
+      ->check(notEmpty());
   verb.add_flag("--autotune", settings.autotune,
                 "measure which of cuBLASLt's algorithms and cuDNN's engines are fastest, keep them "
                 "in PLAN/autotune; they are used from the next load on");
