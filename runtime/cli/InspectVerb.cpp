@@ -49,6 +49,9 @@ Examples:
   gridloom inspect model.onnx
       inputs, outputs, operators and weights of a model (needs the compiler)
 
+Steps of a loop whose iterations the run decides count once, collectives as often as the plan's
+report.json says that it iterates at most.
+
 On a terminal tables are made to fit: '+3' stands for three more, '…' for the middle of a name;
 --wide and --json show everything. Nothing of the plan is run.)";
 

@@ -175,6 +175,14 @@ def test_collectives_in_loops_run_as_often_as_their_loop(tools, tmp_path):
     assert row["count"] == trips and row["bytes"] == trips * 8 * 64 * 4
     assert row["estimate_us"] == pytest.approx(row["time_us"])
     assert show(tools, "explain", tmp_path / "m.plan", "--collective", "0")["times"] == trips
+    assert [row["times"] for row in show(tools, "inspect", tmp_path / "m.plan", "collectives")["collectives"]] == [trips]
+    (row,) = show(tools, "inspect", tmp_path / "m.plan")["communication"]
+    assert (row["times"], row["bytes"]) == (trips, trips * 8 * 64 * 4)
+    tools.compile(tmp_path / "m.onnx", tmp_path / "n.plan")
+    collective = "stage 0 all_reduce over model for second"
+    assert f"- {collective}: {trips} x, 100.0 KiB\n" in tools.call("diff", tmp_path / "m.plan", tmp_path / "n.plan").stdout
+    (tmp_path / "n.plan" / "report.json").unlink()
+    assert f"- {collective}: 1 x, 2.0 KiB\n" in tools.call("diff", tmp_path / "m.plan", tmp_path / "n.plan").stdout
 
 
 def test_costs_are_those_of_the_simulator(tools, tensor):
