@@ -17,6 +17,7 @@
 #include "passes/train/Optimizers.h"
 #include "passes/train/Parameters.h"
 #include "support/OutputFormat.h"
+#include "support/TemporaryFolder.h"
 #include "support/Text.h"
 #include "support/Usage.h"
 
@@ -434,6 +435,7 @@ static int runVerb(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   prepareFiles();
+  TemporaryFolder::removeOnSignals();
   int code = 1;
   try {
     code = runVerb(argc, argv);

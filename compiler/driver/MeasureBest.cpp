@@ -21,9 +21,7 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
 
-#include <array>
 #include <chrono>
-#include <csignal>
 #include <filesystem>
 
 using namespace mlir;
@@ -45,41 +43,6 @@ struct Compilation::Contender {
   std::vector<std::pair<std::string, std::string>> programs; ///< entry and "batch=8,sequence=32"
   std::vector<double> seconds; ///< of a step of all programs together, in each round
 };
-
-static volatile sig_atomic_t caughtSignal = 0;
-
-namespace {
-/// Catches the first signal that ends a program, and raises it again when the object is destroyed:
-/// until then the measured plans can be removed. A second signal ends the program at once.
-class EndSignal {
-public:
-  EndSignal() {
-    caughtSignal = 0;
-    struct sigaction action = {};
-    action.sa_handler = [](int signal) { caughtSignal = signal; };
-    action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
-    sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < signals.size(); ++i) {
-      sigaction(signals[i], nullptr, &old[i]);
-      if (old[i].sa_handler != SIG_IGN)
-        sigaction(signals[i], &action, nullptr);
-    }
-  }
-  EndSignal(const EndSignal &) = delete;
-  EndSignal &operator=(const EndSignal &) = delete;
-  ~EndSignal() {
-    for (size_t i = 0; i < signals.size(); ++i)
-      sigaction(signals[i], &old[i], nullptr);
-    if (int signal = caughtSignal)
-      raise(signal);
-  }
-  static bool wasCaught() { return caughtSignal != 0; }
-
-private:
-  static constexpr std::array signals = {SIGINT, SIGTERM, SIGHUP};
-  struct sigaction old[signals.size()];
-};
-} // namespace
 
 LogicalResult Compilation::checkMeasuring() {
   if (!options.measureBest)
@@ -171,8 +134,6 @@ std::string Compilation::writePlanOf(Contender &contender) {
     if (!llvm::is_contained(contender.programs, name)) // each stage has it
       contender.programs.push_back(std::move(name));
   }
-  if (EndSignal::wasCaught()) // writePlan would end the program
-    return "interrupted";
   return writePlan(*plan, contender.folder, /*force=*/false);
 }
 
@@ -198,7 +159,6 @@ LogicalResult Compilation::measureBest() {
   std::string runtime = findRuntime(), obstacle = findObstacle(choice.machine, *target);
   if (runtime.empty())
     obstacle = "the program gridloom is neither beside gridloom-compile nor on PATH";
-  EndSignal signal; // outlives the folder
   TemporaryFolder folder("gridloom-measure");
   if (obstacle.empty())
     obstacle = folder.getError();
@@ -241,8 +201,6 @@ LogicalResult Compilation::measureBest() {
           seconds += bench(runtime, contender.folder, program,
                            contender.candidate->simulatedSeconds, error)
                          .value_or(0);
-      if (EndSignal::wasCaught())
-        return failure();
       if (!error.empty()) {
         fail("--measure-best cannot run " + contender.candidate->name +
              " on this machine: " + error);
