@@ -234,6 +234,7 @@ Verb gridloom::rt::addGenerate(CLI::App &app) {
           "else 0")
       ->check(numberWithin(0, 1e6));
   verb->add_option("--stop", settings->stop, "token that ends a prompt's output; may be repeated")
+      ->check(wholeNumberFrom(0))
       ->allow_extra_args(false);
   verb->add_option("--ids", settings->decoder.ids, "the input that takes token ids")
       ->check(notEmpty());
