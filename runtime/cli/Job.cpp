@@ -209,9 +209,9 @@ std::shared_ptr<const Plan> gridloom::rt::loadPlan(JobSettings &settings) {
   int ranks = plan->getMesh().getNumRanks();
   if (int given = getGivenRanks(settings); given != 0 && given != ranks) {
     std::optional<World> world = findWorld(settings);
-    throw usage(settings.plan + " is for " + std::to_string(ranks) + " ranks (" +
-                formatMesh(plan->getMesh()) + ") but " + (world ? world->source : "-n") + " says " +
-                std::to_string(given) +
+    throw usage(settings.plan + " is for " + std::to_string(ranks) +
+                (ranks == 1 ? " rank (" : " ranks (") + formatMesh(plan->getMesh()) + ") but " +
+                (world ? world->source : "-n") + " says " + std::to_string(given) +
                 "; compile it for that many, or start as many as it is for");
   }
   preparePlacement(settings, plan->getTargetKind(), ranks, settings.plan);

@@ -84,6 +84,7 @@ def refused(tools, *arguments, code: int = 1) -> str:
         (["run", "m.plan", "--output", ""], "--output: it is empty; see gridloom run --help"),
         (["train", "m.plan", "--data", "d", "--checkpoint-dir", ""], "--checkpoint-dir: it is empty; see gridloom train --help"),
         (["inspect", "m.plan", "ir", "--phase", ""], "--phase: it is empty; see gridloom inspect --help"),
+        (["checkpoint"], "error: give one of inspect, export; see gridloom checkpoint --help"),
         (["explain", "m.plan", "--collective", "x"], "--collective: Value x not in range 0 to 1073741824; see"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
