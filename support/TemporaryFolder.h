@@ -20,6 +20,10 @@ public:
   TemporaryFolder(const TemporaryFolder &) = delete;
   TemporaryFolder &operator=(const TemporaryFolder &) = delete;
 
+  /// From now on SIGINT, SIGTERM and SIGHUP remove the folders of this process, if these signals
+  /// end it, as they do by default when the first folder is created.
+  static void removeOnSignals();
+
   /// Why it could not be created, with its place; empty on success.
   const std::string &getError() const { return error; }
   const std::filesystem::path &getPath() const { return path; }

@@ -75,6 +75,20 @@ static std::string describeExtra(const CLI::App &verb) {
   return "there is no option " + name + suggest(name, known);
 }
 
+/// "give one of inspect, export", for a verb that has others.
+static std::string describeVerbs(const CLI::App &verb) {
+  std::string names;
+  for (const CLI::App *inner : verb.get_subcommands([](const CLI::App *) { return true; }))
+    names += (names.empty() ? "" : ", ") + inner->get_name();
+  return "give one of " + names;
+}
+
+CLI::Validator gridloom::notEmpty() {
+  return CLI::Validator(
+      [](std::string &text) { return text.empty() ? std::string("it is empty") : std::string(); },
+      "");
+}
+
 CLI::Validator gridloom::numberWithin(double least, double most) {
   CLI::Validator range = CLI::Range(least, most);
   auto check = [range](std::string &text) {
@@ -104,7 +118,10 @@ std::string gridloom::describeUsageError(const CLI::App &app, const CLI::ParseEr
                                          const std::string &program) {
   auto [verb, call] = findVerb(app, program);
   bool isExtra = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
-  std::string line = isExtra ? describeExtra(*verb) : error.what();
+  bool lacksVerb = error.what() == std::string("A subcommand is required");
+  std::string line = isExtra     ? describeExtra(*verb)
+                     : lacksVerb ? describeVerbs(*verb)
+                                 : error.what();
   line.resize(line.find_last_not_of("\n ") + 1);
   if (line.size() > 1 && islower(static_cast<unsigned char>(line[1]))) // CLI11 begins sentences
     line[0] = static_cast<char>(tolower(line[0]));

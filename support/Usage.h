@@ -22,6 +22,9 @@ namespace gridloom {
 /// empty.
 std::string suggest(const std::string &name, std::span<const std::string> known);
 
+/// Refuses an empty text, which would count as the option's absence.
+CLI::Validator notEmpty();
+
 /// Accepts numbers from `least` to `most`. CLI::Range accepts NaN, too.
 CLI::Validator numberWithin(double least, double most);
 

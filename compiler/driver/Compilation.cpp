@@ -435,8 +435,8 @@ LogicalResult Compilation::checkChoice() {
                                   << " does nothing: the plan has no pipeline; add an axis pipe to "
                                      "--mesh, e.g. pipe=2";
   if (options.certifies && !choice.bound)
-    emitWarning(module->getLoc()) << "--certify does nothing: there is one candidate; give "
-                                     "--devices, or a --mesh of axes such as x=2,y=2";
+    emitWarning(module->getLoc()) << "--certify does nothing: there is one candidate; "
+                                  << suggestCandidates();
   if (options.chunkMatmul && choice.options.mesh.empty())
     emitWarning(module->getLoc()) << "--chunk-matmul " << options.chunkMatmul
                                   << " does nothing: the plan is for one device";

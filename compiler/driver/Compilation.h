@@ -75,6 +75,7 @@ private:
   mlir::LogicalResult choose();
   void checkDevices();
   std::string getClusterFlag() const; ///< "--devices 4"; empty if neither is given
+  std::string suggestCandidates() const;
   mlir::LogicalResult checkChoice();
   /// Sets the options of the import. Returns the error, or "".
   std::string fillImportOptions(ImportOptions &import, const std::vector<std::string> &dims) const;

@@ -17,6 +17,7 @@
 #include "passes/train/Optimizers.h"
 #include "passes/train/Parameters.h"
 #include "support/OutputFormat.h"
+#include "support/TemporaryFolder.h"
 #include "support/Text.h"
 #include "support/Usage.h"
 
@@ -87,13 +88,6 @@ Examples:
   gridloom run model.plan --trace run.json && gridloom simulate model.plan --costs run.json
       the same with the times that steps took in a run)";
 
-/// Refuses an empty text, which would count as the option's absence.
-static CLI::Validator notEmpty() {
-  return CLI::Validator(
-      [](std::string &text) { return text.empty() ? std::string("it is empty") : std::string(); },
-      "");
-}
-
 /// The options that `compile` and `doctor` share.
 static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
   verb.add_option(
@@ -112,13 +106,15 @@ static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
       "number and kind of devices, e.g. 4 or 8xH100-80GB, on as many of the hosts that they are "
       "usually in; times are estimated for the kind, code is generated for --target; a --mesh "
       "takes the first of them");
+  devices->check(notEmpty());
   verb.add_option("--cluster", options.cluster,
                   "devices and links that times are estimated for: a file (docs/clusters.md), or " +
                       cluster::joinNames(cluster::listPresets()) +
                       ", with xN behind it for N hosts; a --mesh takes its first devices, without "
                       "one all are used")
       ->type_name("FILE|PRESET[xN]")
-      ->excludes(devices);
+      ->excludes(devices)
+      ->check(notEmpty());
   verb.add_option("--target", options.target.name, listTargets())->capture_default_str();
   verb.add_option(
           "--precision", options.precision,
@@ -145,16 +141,19 @@ static void addTrainOptions(CLI::App &verb, CompileOptions &all) {
       ->allow_extra_args(false);
   verb.add_option("--optimizer", options.optimizer,
                   "the rule of a step: " + train::getOptimizerGrammar())
-      ->type_name("RULE");
+      ->type_name("RULE")
+      ->check(notEmpty());
   verb.add_option("--clip", options.clip,
                   std::string("limit of the gradients: ") + train::kClipGrammar)
-      ->type_name("LIMIT");
+      ->type_name("LIMIT")
+      ->check(notEmpty());
   verb.add_option("--loss-scale", options.lossScale,
                   std::string("what the loss is multiplied by before it is differentiated, and "
                               "gradients are divided by: ") +
                       train::kLossScaleGrammar +
                       ". Default: dynamic with --precision f16, else off")
-      ->type_name("SCALE");
+      ->type_name("SCALE")
+      ->check(notEmpty());
   verb.add_option("--param", options.parameters,
                   std::string("settings of some weights: ") + train::kParameterGrammar)
       ->type_name("PATTERN: SETTINGS")
@@ -195,7 +194,8 @@ static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
           "--gradients-of", options.gradientsOf,
           "add the gradients of the sum of an output's elements as outputs NAME.grad, by all "
           "float weights that it depends on")
-      ->type_name("OUTPUT");
+      ->type_name("OUTPUT")
+      ->check(notEmpty());
   verb.add_option("--with-respect-to", options.withRespectTo,
                   "differentiate by these weights and inputs instead; * stands for any text")
       ->type_name("PATTERN")
@@ -267,13 +267,16 @@ static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
       "kernels instead of cuDNN");
   verb.add_option("--cpu-arch", options.target.cpuArch,
                   "CPU to generate kernels for, by LLVM's name")
+      ->check(notEmpty())
       ->capture_default_str();
   verb.add_option("--cuda-toolkit", options.target.toolkit,
-                  "CUDA toolkit folder; default: $CUDA_HOME, else /usr/local/cuda");
+                  "CUDA toolkit folder; default: $CUDA_HOME, else /usr/local/cuda")
+      ->check(notEmpty());
   verb.add_option("--save-strategy", options.saveStrategy,
                   "file for what is decided about the split, as in the plan's plan.strategy: text "
                   "that --strategy reads again; its name ends in .strategy")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(notEmpty());
   verb.add_flag("--remarks", options.remarks,
                 "print why values are split or not, and what is resharded");
 }
@@ -294,13 +297,17 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
       ->type_name("N")
       ->check(CLI::Range(2, 64));
   verb->add_option("--stop-after", options.stopAfter,
-                   "phase to stop after: the program goes to --dump-ir or standard output");
+                   "phase to stop after: the program goes to --dump-ir or standard output")
+      ->check(notEmpty());
   verb->add_option("--start-from", options.startFrom,
-                   "phase to resume at, from a dump of the phase before it");
-  verb->add_option("--dump-ir", options.dumpIr, "folder for one readable .mlir per phase");
+                   "phase to resume at, from a dump of the phase before it")
+      ->check(notEmpty());
+  verb->add_option("--dump-ir", options.dumpIr, "folder for one readable .mlir per phase")
+      ->check(notEmpty());
   verb->add_option("--emit-onnx", options.emitOnnx,
                    "file for the model with the shardings as ONNX multi-device annotations, which "
-                   "compile reads again");
+                   "compile reads again")
+      ->check(notEmpty());
   verb->add_flag("-q,--quiet", options.quiet, "print no summary");
   verb->add_flag("--force", options.force, "replace an output folder that is not a plan");
   return verb;
@@ -328,7 +335,8 @@ static CLI::App *addSimulate(CLI::App &app, SimulateOptions &options, OutcomeOpt
                    "(docs/clusters.md), or " +
                        cluster::joinNames(cluster::listPresets()) +
                        ", with xN behind it for N hosts")
-      ->type_name("FILE|PRESET[xN]");
+      ->type_name("FILE|PRESET[xN]")
+      ->check(notEmpty());
   addOutcomeOptions(*verb, outcome, /*hasFolder=*/false);
   return verb;
 }
@@ -427,6 +435,7 @@ static int runVerb(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   prepareFiles();
+  TemporaryFolder::removeOnSignals();
   int code = 1;
   try {
     code = runVerb(argc, argv);

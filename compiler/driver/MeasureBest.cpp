@@ -173,8 +173,8 @@ LogicalResult Compilation::measureBest() {
   if (contenders.size() < 2) {
     emitWarning(module->getLoc()) << "--measure-best has nothing to compare: "
                                   << (choice.candidates.size() < 2
-                                          ? "the options leave one candidate; give --devices, or "
-                                            "a --mesh of axes such as x=2,y=2"
+                                          ? "the options leave one candidate; " +
+                                                suggestCandidates()
                                           : "only one candidate fits");
     return success();
   }

@@ -10,6 +10,7 @@
 #include "support/FileSwap.h"
 #include "support/Layers.h"
 #include "support/Text.h"
+#include "support/Usage.h"
 
 #include <CLI/CLI.hpp>
 
@@ -30,15 +31,18 @@ void gridloom::addOutcomeOptions(CLI::App &verb, OutcomeOptions &options, bool h
   if (hasFolder)
     verb.add_option("-o,--output", options.folder,
                     "folder to write report.json and plan.strategy to")
-        ->type_name("FOLDER");
+        ->type_name("FOLDER")
+        ->check(notEmpty());
   verb.add_option("--costs", options.costs,
                   "trace of a run (gridloom run --trace FILE): steps that it names take the time "
                   "they took there, on average")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(notEmpty());
   verb.add_option("--trace", options.trace,
                   "file for the simulated run as Perfetto and chrome://tracing open it, one rank "
                   "of each stage, with its memory")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(notEmpty());
   options.format.addOptions(verb);
 }
 

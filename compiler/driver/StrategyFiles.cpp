@@ -41,23 +41,43 @@ LogicalResult Compilation::checkSeeds() {
   return failure(hadError);
 }
 
-/// Checks that options of planning come before the shard phase.
+/// Checks that options come before the phase that they concern.
 LogicalResult Compilation::checkPlanning() {
+  const CompileOptions usual;
+  auto refuse = [&](const Twine &late, const Twine &reason) {
+    fail(late + " too late for --start-from " + options.startFrom + "; " + reason);
+    return failure();
+  };
+  if (options.unroll != usual.unroll && first > 0)
+    return refuse("--unroll comes", "loops are unrolled on import");
+  if (options.bucketSize != usual.bucketSize && first > *findPhase("communicate"))
+    return refuse("--bucket-size comes", "communication is arranged already");
   SmallVector<StringRef> given;
   auto add = [&](bool isGiven, StringRef option) {
     if (isGiven)
       given.push_back(option);
   };
+  add(options.strategy != usual.strategy, "--strategy");
   add(options.zero, "--zero");
   add(options.planTime >= 0, "--plan-time");
   add(options.planWork, "--plan-work");
   add(options.certifies, "--certify");
   add(options.weighsAll, "--weigh-all");
+  add(options.jobs, "--jobs");
   if (given.empty() || first <= *findPhase("shard"))
     return success();
-  fail(llvm::join(given, ", ") + (given.size() == 1 ? " comes" : " come") +
-       " too late for --start-from " + options.startFrom + "; the program is split already");
-  return failure();
+  return refuse(llvm::join(given, ", ") + (given.size() == 1 ? " comes" : " come"),
+                "the program is split already");
+}
+
+/// What to do where the options leave one candidate.
+std::string Compilation::suggestCandidates() const {
+  if (strategy)
+    return "leave --strategy " + options.strategy + " out";
+  if (!cluster)
+    return "give --devices, or a --mesh of axes such as x=2,y=2";
+  return options.mesh.empty() ? "give more devices than " + getClusterFlag()
+                              : "leave --mesh out, or give it axes such as x=2,y=2";
 }
 
 LogicalResult Compilation::checkStrategy() {
@@ -65,11 +85,6 @@ LogicalResult Compilation::checkStrategy() {
     return failure();
   if (!StringRef(options.strategy).ends_with(kSuffix))
     return success();
-  if (first > *findPhase("shard")) {
-    fail("--strategy comes too late for --start-from " + options.startFrom +
-         "; the program is split already");
-    return failure();
-  }
   strategy = std::make_shared<StrategyFile>();
   for (const std::string &problem : readStrategy(options.strategy, *strategy)) {
     messages << (hadError ? "note: " : "error: ") << makePrintable(problem) << "\n";

@@ -275,7 +275,8 @@ std::string PlannedAgain::suggestValue(const std::string &name) const {
   for (size_t i = 0; list && i < list->size(); ++i)
     if (const Object *value = (*list)[i].getAsObject())
       values.push_back(getText(*value, "name"));
-  return name.empty() || llvm::is_contained(values, name) ? "" : suggest(name, values);
+  bool isPattern = StringRef(name).contains('*');
+  return name.empty() || isPattern || llvm::is_contained(values, name) ? "" : suggest(name, values);
 }
 
 namespace {

@@ -8,11 +8,13 @@
 
 #include "dialects/loom/DrawAttr.h"
 #include "dialects/loom/Signature.h"
+#include "support/Sha256.h"
 
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -141,6 +143,21 @@ std::string Check::getModelPath(std::string &error) const {
   return options.model.empty() && !planFolder.empty() ? findModel(getPlan(), error) : options.model;
 }
 
+/// Why the weights of `module` are not in the file; empty if they are, and where a dump by hand
+/// says nothing of its model. Files that cannot be read are reported with the weight that is read.
+static std::string refuseModel(ModuleOp module, const std::string &path) {
+  auto model = module->getAttrOfType<DictionaryAttr>(loom::kModel);
+  auto digest = model ? model.getAs<StringAttr>("sha256") : StringAttr();
+  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (!digest || !file)
+    return "";
+  std::string actual = sha256(std::string_view((*file)->getBuffer()));
+  return actual == digest.getValue()
+             ? ""
+             : "'" + path + "' has SHA-256 " + actual + ", the model of the program has " +
+                   digest.str() + "; compile again, or give that model with --model";
+}
+
 LogicalResult Check::openWeights() {
   std::string error, model = getModelPath(error);
   if (!error.empty())
@@ -151,6 +168,8 @@ LogicalResult Check::openWeights() {
       if (auto path = attr.getAs<StringAttr>("path"))
         model = path.str();
   if (!model.empty()) {
+    if (std::string reason = refuseModel(module, model); !reason.empty())
+      return emitError(UnknownLoc::get(&context)) << reason;
     weights = std::make_unique<FileWeights>(model);
     return success();
   }

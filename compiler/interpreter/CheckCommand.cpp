@@ -39,7 +39,8 @@ Examples:
                   std::string("value of an input: ") + rt::kInputGrammar + "; default: random")
       ->allow_extra_args(false)
       ->type_name("NAME=VALUE");
-  verb.add_option("--model", options.model, "model file with the weights; default: the plan's");
+  verb.add_option("--model", options.model, "model file with the weights; default: the plan's")
+      ->check(notEmpty());
   verb.add_flag(
       "--exact", options.exact,
       "also compare the programs bit by bit, in arithmetic that no order of sums changes");

@@ -370,6 +370,8 @@ std::string gridloom::writeAnnotated(const fs::path &path, const ModelShardings 
     if (!tensor.file.empty() && fs::equivalent(path.parent_path() / tensor.file, output, error))
       return "--emit-onnx would write over '" + output.string() + "', which holds weights of '" +
              path.string() + "'";
+  if (fs::is_regular_file(output, error) && output.extension() != ".onnx")
+    return "--emit-onnx '" + output.string() + "' exists and is no .onnx file; choose another file";
   onnx::ModelProto annotated = *model.proto;
   if (!copies)
     if (std::string text = referToOriginal(model, *annotated.mutable_graph()); !text.empty())

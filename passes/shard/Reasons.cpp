@@ -6,6 +6,8 @@
 #include "passes/shard/Reasons.h"
 
 #include "dialects/loom/Signature.h"
+#include "passes/shard/StrategyWriter.h"
+#include "support/Text.h"
 
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -340,15 +342,13 @@ void gridloom::remarkConflicts(const Propagation &state) {
     SmallVector<Sharding> required = state.getRequired(op);
     for (const FactorConflict &conflict : conflicts) {
       Value loser = getTensor(op, conflict.loser);
-      InFlightDiagnostic remark =
-          op->emitRemark() << "shardings disagree at " << getNode(op) << ": '"
-                           << getValueName(loser) << "' is "
-                           << shardings[conflict.loser].getAttr(state.getMesh()) << " ("
-                           << state.lookup(loser).getOrigin(op->getContext()).describe()
-                           << "), used as " << required[conflict.loser].getAttr(state.getMesh());
-      remark << llvm::formatv("; a device sends {0:F1} KiB, against {1:F1} KiB the other way",
-                              conflict.sent / 1024, conflict.otherwise / 1024)
-                    .str();
+      auto print = [](double bytes) { return formatBytes(static_cast<uint64_t>(bytes)); };
+      op->emitRemark() << "shardings disagree at " << getNode(op) << ": '" << getValueName(loser)
+                       << "' is " << printSharding(shardings[conflict.loser]) << " ("
+                       << state.lookup(loser).getOrigin(op->getContext()).describe()
+                       << "), used as " << printSharding(required[conflict.loser])
+                       << "; a device sends " << print(conflict.sent) << ", against "
+                       << print(conflict.otherwise) << " the other way";
     }
   }
 }

@@ -16,6 +16,7 @@
 #include "support/OutputFormat.h"
 #include "support/Sha256.h"
 #include "support/Text.h"
+#include "support/Usage.h"
 
 #include <CLI/CLI.hpp>
 
@@ -231,11 +232,14 @@ Verb gridloom::rt::addCheckpoint(CLI::App &app) {
       ->required();
   exporting->add_option("-o,--output", settings->output, "trained.onnx or trained.safetensors")
       ->type_name("FILE")
+      ->check(notEmpty())
       ->required();
   auto *model = exporting->add_option("--model", settings->model, "the ONNX file that was trained")
-                    ->type_name("FILE");
+                    ->type_name("FILE")
+                    ->check(notEmpty());
   exporting->add_option("--plan", settings->plan, "a plan of it, which names that file")
       ->type_name("FOLDER")
+      ->check(notEmpty())
       ->excludes(model);
   exporting->add_flag("--force", settings->force, "replace files that exist");
   exporting->parse_complete_callback([settings] { checkExport(*settings); });

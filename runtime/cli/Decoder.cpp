@@ -8,6 +8,7 @@
 #include "runtime/arrays/Generator.h"
 #include "runtime/arrays/Values.h"
 #include "runtime/core/Error.h"
+#include "runtime/core/PlanQueries.h"
 #include "runtime/core/Session.h"
 
 #include "runtime/core/plan.pb.h"
@@ -47,9 +48,18 @@ Decoder::Decoder(const Plan &plan, DecoderSettings given, int64_t batch)
     : settings(std::move(given)), batch(batch) {
   for (int stage = 0; stage < plan.getNumStages(); ++stage)
     cached |= plan.getStage(stage).states_size() > 0;
-  for (const EntrySpecialisation &specialisation : plan.getEntry(settings.entry).specialisations)
-    if (specialisation.binds(settings.dims))
-      addCall(specialisation);
+  bool isBound = false;
+  std::string all;
+  for (const EntrySpecialisation &specialisation : plan.getEntry(settings.entry).specialisations) {
+    all += (all.empty() ? "" : "; ") + formatDims(specialisation.dims);
+    if (!specialisation.binds(settings.dims))
+      continue;
+    isBound = true;
+    addCall(specialisation);
+  }
+  if (!isBound)
+    throw refuse("no specialisation of entry " + settings.entry + " fits --dim " +
+                 formatDims(settings.dims) + "; there are: " + all);
   if (calls.empty()) {
     const Argument *ids = findIds(plan.getEntry(settings.entry).specialisations.front());
     throw refuse("no specialisation of the plan takes " + std::to_string(batch) +
@@ -87,8 +97,11 @@ const Argument *Decoder::findIds(const EntrySpecialisation &specialisation) cons
   if (found.size() == 1 && found.front()->shape.size() == 2)
     return found.front();
   std::string inputs;
-  for (const Argument &input : specialisation.inputs)
+  for (const Argument &input : specialisation.inputs) {
+    if (isNamed(&input) && settings.inputs.count(input.name))
+      throw refuse("--input " + input.name + " would replace --tokens; leave it out");
     inputs += (inputs.empty() ? "" : ", ") + describe(input);
+  }
   throw refuse((settings.ids.empty()
                     ? std::string("no one input takes token ids, integers of [batch, sequence]; "
                                   "name it with --ids")

@@ -9,6 +9,7 @@
 #include "runtime/comm/Registry.h"
 #include "runtime/device/Registry.h"
 #include "support/OutputFormat.h"
+#include "support/Usage.h"
 
 #include <CLI/CLI.hpp>
 
@@ -63,6 +64,7 @@ static void addMeasureOptions(CLI::App &verb, Settings &settings) {
                     "measure this machine, and write it as a cluster (docs/clusters.md)");
   CLI::Option *output = verb.add_option("-o,--output", measurement.output, "the file to write")
                             ->type_name("FILE")
+                            ->check(notEmpty())
                             ->needs(measure);
   measure->needs(output);
   verb.add_option("--ranks", measurement.ranks,

@@ -52,7 +52,8 @@ using Facts = std::map<std::string, std::string>;
 
 } // namespace
 
-static Facts getFacts(const Plan &plan) {
+/// Without `countsLoops` collectives in loops count once, since one of the plans has no report.
+static Facts getFacts(const Plan &plan, bool countsLoops) {
   Facts facts{{"0 model", plan.getModel().sha256.substr(0, 12) + " (" +
                               std::to_string(plan.getModel().bytes) + " bytes)"},
               {"0 target", plan.getTargetKind() + " " + plan.getTargetArch()},
@@ -78,7 +79,8 @@ static Facts getFacts(const Plan &plan) {
   for (const auto &[kind, count] : countSteps(plan))
     facts["3 " + kind + " steps"] = std::to_string(count);
   std::map<std::string, std::pair<int64_t, uint64_t>> sums;
-  for (const PlannedCollective &c : findCollectives(plan)) {
+  for (const PlannedCollective &c :
+       countsLoops ? findCountedCollectives(plan) : findCollectives(plan)) {
     std::string over;
     for (const std::string &axis : c.axes)
       over += (over.empty() ? "" : ".") + axis;
@@ -161,13 +163,14 @@ static void addRows(Document &document, const std::vector<Difference> &differenc
 static int diff(const Settings &settings) {
   auto load = [](const std::string &path) { return Plan::load(path, {.requireTarget = false}); };
   std::shared_ptr<const Plan> a = load(settings.first), b = load(settings.second);
-  Facts before = getFacts(*a), after = getFacts(*b);
-  std::vector<Difference> differences = compare(before, after);
   bool isJson = settings.format.isJson();
   size_t most = isJson ? std::numeric_limits<size_t>::max() : kMostCosts;
   Document document;
   std::string missing;
   std::optional<CostSheet> first = findCosts(*a, missing), second = findCosts(*b, missing);
+  bool countsLoops = first && second;
+  Facts before = getFacts(*a, countsLoops), after = getFacts(*b, countsLoops);
+  std::vector<Difference> differences = compare(before, after);
   bool costsDiffer = first && second && addCostChanges(document, *first, *second, {}, most);
   bool differ = costsDiffer || !differences.empty() || a->getDigest() != b->getDigest();
   if (isJson) {

@@ -234,12 +234,16 @@ Verb gridloom::rt::addGenerate(CLI::App &app) {
           "else 0")
       ->check(numberWithin(0, 1e6));
   verb->add_option("--stop", settings->stop, "token that ends a prompt's output; may be repeated")
+      ->check(wholeNumberFrom(0))
       ->allow_extra_args(false);
-  verb->add_option("--ids", settings->decoder.ids, "the input that takes token ids");
-  verb->add_option("--logits", settings->decoder.logits, "the output that is the logits");
+  verb->add_option("--ids", settings->decoder.ids, "the input that takes token ids")
+      ->check(notEmpty());
+  verb->add_option("--logits", settings->decoder.logits, "the output that is the logits")
+      ->check(notEmpty());
   auto *output =
       verb->add_option("--output", settings->output,
-                       "file for the generated ids: .npy, or text with a line per prompt");
+                       "file for the generated ids: .npy, or text with a line per prompt")
+          ->check(notEmpty());
   verb->add_flag("--force", settings->force, "replace an output that exists")->needs(output);
   return {verb, [settings] { return runGenerate(*settings); }};
 }

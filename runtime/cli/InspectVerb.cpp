@@ -49,6 +49,9 @@ Examples:
   gridloom inspect model.onnx
       inputs, outputs, operators and weights of a model (needs the compiler)
 
+Steps of a loop whose iterations the run decides count once, collectives as often as the plan's
+report.json says that it iterates at most.
+
 On a terminal tables are made to fit: '+3' stands for three more, '…' for the middle of a name;
 --wide and --json show everything. Nothing of the plan is run.)";
 
@@ -189,12 +192,14 @@ static void checkPageOptions(const Settings &settings, bool hasView) {
 
 static void addPageOptions(CLI::App &verb, Settings &settings) {
   verb.add_option("-o,--output", settings.output, "file for the page of --format html")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(notEmpty());
   verb.add_option(
           "--trace", settings.trace,
           "with --format html: a run's trace (gridloom run --trace FILE) to draw beside the "
           "simulated run")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(notEmpty());
   verb.add_flag("--force", settings.force, "replace a file that is no such page");
 }
 
@@ -207,7 +212,8 @@ Verb gridloom::rt::addInspect(CLI::App &app) {
       verb->add_option("view", settings->view, "what to show; see below")->capture_default_str();
   settings->format.addOptions(*verb, {"html"});
   addPageOptions(*verb, *settings);
-  verb->add_option("--phase", settings->phase, "print the program after this phase (view ir)");
+  verb->add_option("--phase", settings->phase, "print the program after this phase (view ir)")
+      ->check(notEmpty());
   verb->parse_complete_callback([settings, view] {
     sortArguments(*settings, view->count() != 0);
     checkPageOptions(*settings, view->count() != 0);

@@ -70,7 +70,8 @@ void gridloom::rt::addPlanOptions(CLI::App &verb, JobSettings &settings) {
       ->allow_extra_args(false);
   verb.add_option("--weights", settings.weights,
                   "weights of another .onnx or .safetensors file of the same model, or of a "
-                  "checkpoint's folder");
+                  "checkpoint's folder")
+      ->check(notEmpty());
   verb.add_flag("--autotune", settings.autotune,
                 "measure which of cuBLASLt's algorithms and cuDNN's engines are fastest, keep them "
                 "in PLAN/autotune; they are used from the next load on");
@@ -218,9 +219,9 @@ std::shared_ptr<const Plan> gridloom::rt::loadPlan(JobSettings &settings) {
   int ranks = plan->getMesh().getNumRanks();
   if (int given = getGivenRanks(settings); given != 0 && given != ranks) {
     std::optional<World> world = findWorld(settings);
-    throw usage(settings.plan + " is for " + std::to_string(ranks) + " ranks (" +
-                formatMesh(plan->getMesh()) + ") but " + (world ? world->source : "-n") + " says " +
-                std::to_string(given) +
+    throw usage(settings.plan + " is for " + std::to_string(ranks) +
+                (ranks == 1 ? " rank (" : " ranks (") + formatMesh(plan->getMesh()) + ") but " +
+                (world ? world->source : "-n") + " says " + std::to_string(given) +
                 "; compile it for that many, or start as many as it is for");
   }
   preparePlacement(settings, plan->getTargetKind(), ranks, settings.plan);

@@ -6,6 +6,7 @@
 #include "runtime/cli/PlanViews.h"
 
 #include "runtime/cli/Job.h"
+#include "runtime/cli/ReportFile.h"
 #include "runtime/core/HostArray.h"
 #include "runtime/core/LibraryCalls.h"
 #include "runtime/core/MemoryNeeds.h"
@@ -74,7 +75,7 @@ Document gridloom::rt::makeSummary(const Plan &plan) {
 
   // Per kind, group and stage, a rank's communication in one call.
   std::map<std::tuple<std::string, std::string, int>, std::pair<int64_t, uint64_t>> sums;
-  for (const PlannedCollective &collective : findCollectives(plan)) {
+  for (const PlannedCollective &collective : findCountedCollectives(plan)) {
     auto &[times, sum] = sums[{collective.kind, joinAll(collective.axes), collective.stage}];
     times += collective.times;
     sum += collective.bytes * uint64_t(collective.times);
@@ -91,7 +92,7 @@ Document gridloom::rt::makeCollectives(const Plan &plan) {
   document.addTable("collectives", {"id", "stage", "entry", "dims", "sequence", "kind", "reduction",
                                     "over", "ranks", "bytes", "times", "onnx_node", "because"});
   int64_t id = 0;
-  for (const PlannedCollective &c : findCollectives(plan))
+  for (const PlannedCollective &c : findCountedCollectives(plan))
     document.addRow({id++, c.stage, c.entry, c.dims, c.sequence, c.kind, c.reduction,
                      joinAll(c.axes), c.group, bytesCell(c.bytes), c.times, c.origin, c.because});
   return document;

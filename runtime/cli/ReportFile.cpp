@@ -8,6 +8,7 @@
 #include "runtime/core/Error.h"
 #include "runtime/core/Plan.h"
 
+#include <algorithm>
 #include <fstream>
 
 using namespace gridloom;
@@ -44,4 +45,15 @@ Json gridloom::rt::readReport(const std::filesystem::path &plan) {
   throw Error(ErrorCode::InvalidPlan,
               plan.string() + " has no report.json: copy it from the folder that 'gridloom "
                               "compile' wrote, or compile the plan again");
+}
+
+std::vector<PlannedCollective> gridloom::rt::findCountedCollectives(const Plan &plan) {
+  std::vector<PlannedCollective> found = findCollectives(plan);
+  std::string ignored;
+  Json report = readPlanFile(plan.getFolder(), "report.json", ignored);
+  for (const Json &reported : getList(report, "collectives"))
+    if (uint64_t id = getSize(reported, "id");
+        id < found.size() && getText(reported, "kind") == found[id].kind)
+      found[id].times = std::max(found[id].times, getInteger(reported, "times"));
+  return found;
 }

@@ -6,6 +6,7 @@
 #ifndef GRIDLOOM_RUNTIME_CLI_REPORTFILE_H
 #define GRIDLOOM_RUNTIME_CLI_REPORTFILE_H
 
+#include "runtime/core/PlanQueries.h"
 #include "support/LenientJson.h"
 
 #include <filesystem>
@@ -22,6 +23,10 @@ Json readPlanFile(const std::filesystem::path &plan, const char *name, std::stri
 /// A plan's report.json. Throws InvalidPlan if `plan` is no plan's folder, or the report is missing
 /// or not a JSON object.
 Json readReport(const std::filesystem::path &plan);
+
+/// A plan's collectives as findCollectives numbers them. Those in loops run as often as the plan's
+/// report says that they do at most; once where it says nothing.
+std::vector<PlannedCollective> findCountedCollectives(const Plan &plan);
 
 } // namespace gridloom::rt
 

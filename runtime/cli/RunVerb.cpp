@@ -12,6 +12,7 @@
 #include "runtime/core/Error.h"
 #include "support/OutputFormat.h"
 #include "support/Text.h"
+#include "support/Usage.h"
 
 #include <CLI/CLI.hpp>
 
@@ -111,12 +112,14 @@ Verb gridloom::rt::addRun(CLI::App &app) {
   verb->footer(examples);
   addPlanOptions(*verb, settings->job);
   auto *output = verb->add_option("--output", settings->output,
-                                  "folder for one .npy per output; default: summarise them");
+                                  "folder for one .npy per output; default: summarise them")
+                     ->check(notEmpty());
   verb->add_flag("--force", settings->force, "replace outputs that exist")->needs(output);
   verb->add_option("--repeat", settings->repeat, "runs; times are the median's")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  verb->add_option("--trace", settings->trace, "file for the last run's trace (Perfetto)");
+  verb->add_option("--trace", settings->trace, "file for the last run's trace (Perfetto)")
+      ->check(notEmpty());
   return {verb, [settings] {
             std::optional<Job> job;
             beforeJoining(settings->job, [&] {

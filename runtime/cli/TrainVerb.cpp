@@ -185,7 +185,8 @@ static void addRunOptions(CLI::App &verb, TrainSettings &settings) {
                   "dimension in which samples have different lengths, which a file of its name in "
                   "--data says, e.g. sequence.npy: each batch takes the smallest of the plan's "
                   "sizes that holds its longest sample")
-      ->type_name("DIM");
+      ->type_name("DIM")
+      ->check(notEmpty());
   verb.add_option("--seed", settings.seed,
                   "seed of the samples' order, and of random inputs; default: 0, or the "
                   "checkpoint's. Weights that compile --init draws have --init-seed")
@@ -206,7 +207,8 @@ static void addRunOptions(CLI::App &verb, TrainSettings &settings) {
       ->capture_default_str();
   auto *eval = verb.add_option("--eval-data", settings.evalData,
                                "other samples, to evaluate with the plan's entry 'eval'")
-                   ->type_name("DIR|FILE.npz");
+                   ->type_name("DIR|FILE.npz")
+                   ->check(notEmpty());
   verb.add_option("--eval-every", training.evalEvery,
                   "steps between evaluations; default: after each epoch. The last step has one")
       ->check(count)
@@ -222,7 +224,8 @@ static void addFileOptions(CLI::App &verb, TrainSettings &settings) {
   const CLI::Validator count = wholeNumberFrom(1);
   auto *folder = verb.add_option("--checkpoint-dir", settings.checkpoints,
                                  "folder for checkpoints; the last step saves one")
-                     ->type_name("DIR");
+                     ->type_name("DIR")
+                     ->check(notEmpty());
   verb.add_option("--checkpoint-every", training.checkpointEvery, "steps between checkpoints")
       ->check(count)
       ->needs(folder);
@@ -241,10 +244,13 @@ static void addFileOptions(CLI::App &verb, TrainSettings &settings) {
           "where it has none")
       ->expected(0, 1)
       ->type_name("[DIR]");
-  verb.add_option("--log", settings.log, "CSV file with a row for each step")->type_name("FILE");
+  verb.add_option("--log", settings.log, "CSV file with a row for each step")
+      ->type_name("FILE")
+      ->check(notEmpty());
   auto *events = verb.add_option("--log-dir", settings.events,
                                  "folder for event files, which TensorBoard shows")
-                     ->type_name("DIR");
+                     ->type_name("DIR")
+                     ->check(notEmpty());
   verb.add_option("--histograms-every", training.histogramsEvery,
                   "steps between histograms of all parameters in --log-dir; default: none")
       ->check(count)

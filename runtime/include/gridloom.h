@@ -315,7 +315,8 @@ GRIDLOOM_API gridloom_status gridloom_sample_order(int64_t samples, uint64_t see
 typedef struct gridloom_events gridloom_events;
 /* Begins a file in `folder`, which is made where it is not there. With a negative `step` it must
    have no events; else the run goes on after this step, and what the folder has of later ones is
-   cut off, since it is made again; with 0 all of it is moved into a folder in it. */
+   cut off, since it is made again; with 0 all of it is moved into a folder in it. A folder is
+   refused while another run writes a file there. */
 GRIDLOOM_API gridloom_status gridloom_events_create(const char *folder, int64_t step,
                                                     gridloom_events **events);
 /* Adds `count` numbers of a step, values[i] under tags[i]. */

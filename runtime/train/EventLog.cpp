@@ -7,6 +7,7 @@
 
 #include "runtime/core/Error.h"
 #include "runtime/core/Files.h"
+#include "runtime/train/CheckpointLock.h"
 #include "runtime/train/events.pb.h"
 #include "support/Crc32c.h"
 #include "support/Descriptor.h"
@@ -19,6 +20,7 @@
 #include <chrono>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 using namespace gridloom;
@@ -101,6 +103,13 @@ static std::vector<fs::path> listFiles(const fs::path &folder) {
   return files;
 }
 
+/// Throws if the run that writes the file has not ended: that run would lose its events.
+static void requireEnded(const fs::path &path) {
+  Descriptor file{open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
+  if (!takeLock(file.number))
+    throw refuse(path, "is another run's that has not ended; wait for it, or name another folder");
+}
+
 static bool isMadeAgain(const events::Event &event, const EventPlace &place) {
   if (event.step() != place.step || !place.evaluatesAgain)
     return event.step() > place.step;
@@ -138,6 +147,8 @@ fs::path EventLog::moveEarlier(const fs::path &folder) {
   std::vector<fs::path> files = listFiles(folder);
   if (files.empty())
     return "";
+  for (const fs::path &file : files)
+    requireEnded(file);
   int number = 1;
   std::error_code error;
   fs::path to;
@@ -178,6 +189,8 @@ void EventLog::create(const fs::path &folder, int64_t after) {
     if (!file)
       throw refuseWriting(path);
     made.number = -1;
+    takeLock(fileno(file.get()));
+    owner = getpid();
     return;
   }
 }
@@ -190,6 +203,7 @@ EventLog::EventLog(const fs::path &folder, const std::optional<EventPlace> &plac
     throw refuse(folder, "cannot be made: " + error.message());
   int64_t latest = 0;
   for (const fs::path &earlier : listFiles(folder)) {
+    requireEnded(earlier);
     cut(earlier, *place);
     latest = std::max(latest, readTime(earlier));
   }
@@ -209,7 +223,13 @@ EventLog::EventLog(const fs::path &folder, const std::optional<EventPlace> &plac
     throw refuse(folder, "cannot be written: " + reason);
 }
 
-EventLog::~EventLog() = default;
+EventLog::~EventLog() {
+  // Closing it does not unlock it while a process forked meanwhile has it open.
+  if (!file || getpid() != owner)
+    return;
+  fflush(file.get());
+  flock(fileno(file.get()), LOCK_UN);
+}
 
 void EventLog::write(events::Event &event) {
   event.set_wall_time(getTime());

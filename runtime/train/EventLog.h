@@ -45,12 +45,12 @@ public:
 
   /// Moves a folder's event files into a new folder in it, "earlier.1" or the next free number,
   /// which TensorBoard shows as another run. Returns that, or "" if there are none. Throws
-  /// InvalidArgument with the system's reason.
+  /// InvalidArgument with the system's reason, or if another run still writes one of them.
   static std::filesystem::path moveEarlier(const std::filesystem::path &folder);
 
   /// Creates a file in the folder, and the folder if necessary. With `place`, cuts off later events
-  /// of this program's files there, and tells readers that have already read them. Throws as
-  /// `check` does, and with the system's reason.
+  /// of this program's files there, and tells readers that have already read them. The file is
+  /// locked until this object or the process ends. Throws as `check` and `moveEarlier` do.
   EventLog(const std::filesystem::path &folder, const std::optional<EventPlace> &place);
   ~EventLog();
   EventLog(const EventLog &) = delete;
@@ -76,6 +76,7 @@ private:
 
   std::filesystem::path path;
   std::unique_ptr<FILE, Closer> file;
+  int owner = 0;      // the process that made the file
   double flushed = 0; // seconds since 1970
 };
 

@@ -135,6 +135,8 @@ void Trainer::restore() {
   for (const auto &[name, array] : setup.checkpoint->states)
     session.setGlobalState(name, array);
   setup.checkpoint->requireUnchanged();
+  for (const auto &file : setup.checkpoint->files)
+    file->dropPages();
   result.checkpoint = setup.checkpointPath;
 }
 

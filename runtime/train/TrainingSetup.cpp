@@ -273,6 +273,8 @@ static void readCheckpoint(TrainingSetup &setup) {
   setup.checkpointPath = findCheckpoint(from);
   setup.checkpoint = Checkpoint::read(setup.checkpointPath);
   requireSameRun(setup);
+  for (const auto &file : setup.checkpoint->files) // the process that starts the ranks keeps none
+    file->dropPages();
 }
 
 /// The cursor at the end of the run.

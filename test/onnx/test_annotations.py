@@ -407,6 +407,10 @@ def test_external_data_stays(tmp_path):
     )
     assert over.returncode == 1 and "m.data', which holds weights of '" in over.stderr
     assert (folder / "m.data").read_bytes() == weights
+    (folder / "inputs.npz").write_text("mine")
+    over = compile_model(folder / "m.onnx", tmp_path / "b.plan", *options, "--emit-onnx", str(folder / "inputs.npz"), check=False)
+    assert over.returncode == 1 and "inputs.npz' exists and is no .onnx file; choose another file" in over.stderr
+    assert (folder / "inputs.npz").read_text() == "mine"
 
 
 def varint(value):

@@ -124,6 +124,20 @@ def test_an_import_that_is_lost(tools, minilm_plan, tmp_path):
     assert "has no dump of the import phase: what is right is 02-simplify" in result.stderr
 
 
+def test_weights_of_another_model(tools, tmp_path):
+    """They would be read at places where that model has others."""
+    model, other = (zoo.save(zoo.mlp([16, size, 4], zoo.Random(0)), tmp_path / f"{size}.onnx") for size in (8, 5))
+    tools.compile(model, tmp_path / "m.plan", "--dim", "batch=2")
+    line = "has SHA-256 .*, the model of the program has .*; compile again, or give that model with --model"
+    result = tools.call("check", tmp_path / "m.plan", "--no-run", "--model", other, check=False)
+    assert result.returncode == 1 and re.search(f"'{other}' {line}", result.stderr) and "PASS" not in result.stdout
+    shutil.copy(model, tmp_path / "moved.onnx")
+    shutil.copy(other, model)
+    result = tools.call("check", tmp_path / "m.plan", "--no-run", check=False)
+    assert result.returncode == 1 and re.search(line, result.stderr) and "PASS" not in result.stdout
+    assert "PASS" in tools.call("check", tmp_path / "m.plan", "--no-run", "--model", tmp_path / "moved.onnx").stdout
+
+
 @pytest.mark.parametrize("oracle", ["interpreter", "1rank", "ort"])
 def test_an_input_that_nothing_reads(tools, tmp_path, oracle):
     """It is not in the plan; an input without elements is not read, either."""

@@ -152,6 +152,11 @@ def test_a_stop_token_ends_the_output(tools, plan):
 
 
 def test_what_cannot_be_generated(tools, model, plan, tmp_path):
+    line = refused(tools, plan, "--tokens", "1", "--dim", "sequence=3")
+    assert "no specialisation of entry main fits --dim sequence=3; there are: batch=" in line
+    assert "--input input_ids would replace --tokens; leave it out" in refused(tools, plan, "--tokens", "1", "--input", "input_ids=3")
+    stopped = tools.call("generate", plan, "--tokens", "1", "--stop", "-1", check=False)
+    assert stopped.returncode == 2 and "--stop: Value -1 is not a whole number from 0" in stopped.stderr
     assert "token 97 is outside of the vocabulary of 97" in refused(tools, plan, "--tokens", "97")
     assert "10 tokens and 56 more are too many: the cache holds 64; lower --max-tokens" in refused(
         tools, plan, "--tokens", ",".join(map(str, PROMPT)), "--max-tokens", "56"

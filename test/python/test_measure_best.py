@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import time
 
 import pytest
 
@@ -86,3 +90,26 @@ def test_a_strategy_file_leaves_nothing_to_compare(tools, model, tmp_path):
 def test_one_candidate_is_taken_with_a_warning(tools, model, tmp_path):
     shown = tools.compile(model, tmp_path / "m.plan", *SIZES, "--mesh", "data=2", "--measure-best", "2")
     assert "--measure-best has nothing to compare: the options leave one candidate" in shown.stderr
+
+
+@pytest.mark.parametrize("whole_group", [True, False], ids=["Ctrl-C", "kill"])
+def test_an_interrupt_leaves_no_measured_plans(tools, model, tmp_path, whole_group):
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    command = ["compile", model, "-o", tmp_path / "m.plan", *SIZES, "--mesh", "x=2", "--measure-best", "2"]
+    started = subprocess.Popen(
+        list(map(str, [tools.path("gridloom"), *command])),
+        env={**os.environ, "TMPDIR": str(folder)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not list(folder.glob("gridloom-measure-*/0.plan.out")):
+        assert started.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    (os.killpg if whole_group else os.kill)(started.pid, signal.SIGINT if whole_group else signal.SIGTERM)
+    _, errors = started.communicate(timeout=120)
+    assert started.returncode == -(signal.SIGINT if whole_group else signal.SIGTERM) and errors == ""
+    assert list(folder.iterdir()) == [] and not (tmp_path / "m.plan").exists()

@@ -269,10 +269,29 @@ def test_options_of_planning_come_before_the_split(tools, tmp_path):
     model = zoo.save(zoo.mlp([16, 8], zoo.Random(0)), tmp_path / "m.onnx")
     options = ["--dim", "batch=4", "--mesh", "data=2"]
     tools.call("compile", model, *options, "--stop-after", "shard", "--dump-ir", tmp_path)
-    for late in (["--certify"], ["--weigh-all"], ["--plan-time", "1"], ["--plan-work", "1"], ["--zero", "1"]):
-        command = ["compile", tmp_path / "03-shard.mlir", "--start-from", "partition", "-o", tmp_path / "m.plan", *late]
+    for late in ("--certify", "--weigh-all", "--plan-time=1", "--plan-work=1", "--zero=1", "--jobs=2", "--strategy=tp"):
+        command = ["compile", tmp_path / "03-shard.mlir", "--start-from", "partition", "-o", tmp_path / "m.plan", late]
         result = tools.call(*command, check=False)
-        expected = f"error: {late[0]} comes too late for --start-from partition; the program is split already\n"
+        option = late.partition("=")[0]
+        expected = f"error: {option} comes too late for --start-from partition; the program is split already\n"
         assert result.returncode == 1 and result.stderr == expected
-    told = tools.call("plan", model, *options, "--certify").stderr
-    assert told == "warning: --certify does nothing: there is one candidate; give --devices, or a --mesh of axes such as x=2,y=2\n"
+    reasons = {"--unroll=4": "loops are unrolled on import", "--bucket-size=1MiB": "communication is arranged already"}
+    for late, reason in reasons.items():
+        result = tools.call("compile", tmp_path / "03-shard.mlir", "--start-from", "fuse", late, check=False)
+        assert result.returncode == 1
+        assert result.stderr == f"error: {late.partition('=')[0]} comes too late for --start-from fuse; {reason}\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        ([], "give --devices, or a --mesh of axes such as x=2,y=2"),
+        (["--mesh", "data=2"], "give --devices, or a --mesh of axes such as x=2,y=2"),
+        (["--mesh", "data=2", "--cluster", "cpu"], "leave --mesh out, or give it axes such as x=2,y=2"),
+        (["--devices", "1"], "give more devices than --devices 1"),
+    ],
+)
+def test_a_single_candidate_cannot_be_certified(tools, tmp_path, options, remedy):
+    model = zoo.save(zoo.mlp([16, 8], zoo.Random(0)), tmp_path / "m.onnx")
+    told = tools.call("plan", model, "--dim", "batch=4", *options, "--certify").stderr
+    assert told == f"warning: --certify does nothing: there is one candidate; {remedy}\n"

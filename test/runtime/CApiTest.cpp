@@ -601,12 +601,12 @@ TEST_F(CApi, EventsNeedNoSession) {
   EXPECT_EQ(gridloom_events_sync(events), GRIDLOOM_OK);
   EXPECT_EQ(gridloom_events_create(path.c_str(), -1, &more), GRIDLOOM_INVALID_ARGUMENT);
   EXPECT_THAT(gridloom_last_error(), HasSubstr("has events of another run"));
+  gridloom_events_destroy(events);
   ASSERT_EQ(gridloom_events_create(path.c_str(), 1, &more), GRIDLOOM_OK);
   EXPECT_EQ(gridloom_events_scalars(more, 1, nullptr, values, 2), GRIDLOOM_INVALID_ARGUMENT);
   EXPECT_EQ(gridloom_events_histogram(more, 1, "w", nullptr), GRIDLOOM_INVALID_ARGUMENT);
   EXPECT_EQ(gridloom_events_histogram(more, 1, nullptr, &tensor), GRIDLOOM_INVALID_ARGUMENT);
   EXPECT_EQ(gridloom_events_sync(nullptr), GRIDLOOM_INVALID_ARGUMENT);
-  gridloom_events_destroy(events);
   gridloom_events_destroy(more);
   gridloom_events_destroy(nullptr);
 }

@@ -154,6 +154,20 @@ TEST_F(EventFiles, OfARunThatBeginsOnceMoreAreKept) {
   }
 }
 
+TEST_F(EventFiles, OfARunThatHasNotEndedAreLeftAlone) {
+  {
+    EventLog log(folder, std::nullopt);
+    log.add(1, {{"loss", 1}});
+    log.flush();
+    auto isRefused = HasSubstr("is another run's that has not ended; wait for it, or name another");
+    EXPECT_THAT(getError([&] { EventLog other(folder, EventPlace{0, false}); }), isRefused);
+    EXPECT_THAT(getError([&] { EventLog::moveEarlier(folder); }), isRefused);
+    EXPECT_THAT(describe(folder), ElementsAre("loss 1"));
+  }
+  EventLog other(folder, EventPlace{0, false});
+  EXPECT_THAT(describe(folder), ElementsAre("start 1"));
+}
+
 TEST_F(EventFiles, AFolderThatCannotBeMadeIsNamed) {
   std::ofstream(parent.getPath() / "runs") << "a file";
   EXPECT_THAT(getError([&] { EventLog log(folder, std::nullopt); }),

@@ -6,6 +6,7 @@
 #include "runtime/train/CheckpointWriter.h"
 #include "test/runtime/TrainingRun.h"
 
+#include <fstream>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -64,6 +65,36 @@ TEST_F(TrainerCheckpoint, AnEndedRunContinuesWithMore) {
   EXPECT_EQ(train().getSteps().size(), 0u);
   settings.steps = 3;
   EXPECT_EQ(train().getSteps().size(), 1u);
+}
+
+/// KiB of the files of this name that are in this process's memory.
+static size_t countResident(const std::string &name) {
+  std::ifstream maps("/proc/self/smaps");
+  size_t sum = 0;
+  bool isNamed = false;
+  for (std::string line; std::getline(maps, line);)
+    if (line.substr(0, line.find(' ')).find(':') == std::string::npos) // begins a mapping
+      isNamed = line.ends_with("/" + name);
+    else if (isNamed && line.starts_with("Rss:"))
+      sum += std::stoul(line.substr(line.find(':') + 1));
+  return sum;
+}
+
+TEST_F(TrainerCheckpoint, LeavesMemoryOnceItIsRestored) {
+  settings.steps = 1;
+  settings.checkpoints = checkpoints;
+  train();
+  settings.resume = true;
+  settings.steps = 3;
+  size_t resident = 1;
+  Trained rest = train(1, [&](int, size_t steps) {
+    if (steps == 1)
+      resident = countResident("states.safetensors");
+    return 0;
+  });
+  ASSERT_EQ(rest.error, "");
+  EXPECT_EQ(rest.getSteps().size(), 2u);
+  EXPECT_EQ(resident, 0u);
 }
 
 TEST_F(TrainerCheckpoint, APlanIsNoFolderOfCheckpoints) {

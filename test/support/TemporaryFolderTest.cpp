@@ -5,10 +5,13 @@
 //===----------------------------------------------------------------------===//
 #include "support/TemporaryFolder.h"
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace gridloom;
 using testing::HasSubstr;
@@ -29,6 +32,40 @@ TEST(TemporaryFolderTest, GoesWithWhatIsInIt) {
     EXPECT_TRUE(fs::exists(path / "inner/file"));
   }
   EXPECT_FALSE(fs::exists(path));
+}
+
+TEST(TemporaryFolderTest, GoesWhenASignalEndsTheProcess) {
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+      TemporaryFolder::removeOnSignals();
+      TemporaryFolder folder("gridloom-test");
+      {
+        TemporaryFolder earlier("gridloom-test");
+      } // the handler stays for the other one
+      fs::create_directories(folder.getPath() / "plan" / "ir");
+      for (int i = 0; i < 300; ++i) // more than one system call lists
+        std::ofstream(folder.file("plan/a file with a long name of number " + std::to_string(i)));
+      fs::create_symlink("/", folder.getPath() / "plan" / "ir" / "link");
+      std::string path = folder.getPath().string();
+      if (write(ends[1], path.data(), path.size()) < 0)
+        _exit(1);
+      for (;;)
+        pause();
+    }
+    char path[4096] = "";
+    ASSERT_GT(read(ends[0], path, sizeof path - 1), 0);
+    EXPECT_TRUE(fs::exists(path));
+    kill(child, signal);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << status;
+    EXPECT_FALSE(fs::exists(path));
+    close(ends[0]);
+    close(ends[1]);
+  }
 }
 
 TEST(TemporaryFolderTest, ErrorNamesThePlace) {

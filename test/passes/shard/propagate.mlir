@@ -20,7 +20,7 @@ func.func @nearer_first(%a: tensor<8x64xf32> {loom.name = "a", dist.sharding = #
 dist.mesh @mesh <["x" = 2, "y" = 4]>
 loom.weight @w : tensor<64x256xf32> from <"", offset = 0, bytes = 65536>
 loom.weight @p : tensor<3x256xf32> from <"", offset = 0, bytes = 3072>
-// REMARK-DAG: remark: {{.*}}shardings disagree at 'product': 'a' is #dist.sharding<@mesh, [{"x"}, {}]> (x: user), used as #dist.sharding<@mesh, [{}, {"x"}]>; a device sends 8.5 KiB, against 36.0 KiB the other way
+// REMARK-DAG: remark: {{.*}}shardings disagree at 'product': 'a' is [{x}, {}] (x: user), used as [{}, {x}]; a device sends 8.5 KiB, against 36.0 KiB the other way
 // REMARK-DAG: remark: 'scale': replicated: it is one element
 // REMARK-DAG: remark: 't': replicated: asked for by user
 // REMARK-DAG: remark: 'product': replicated: the split over 'x' that 'a' asks for gives way at its node
