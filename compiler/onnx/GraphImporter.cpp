@@ -342,6 +342,10 @@ static LogicalResult checkOperands(const Node &node, const OpRule &rule) {
       return node.error() << "nothing is computed of operand " << i << ", "
                           << RankedTensorType::get(getShape(node.operand(i)), element)
                           << "; convert it (Cast, DequantizeLinear)";
+    bool isFloat = isa<FloatType>(element);
+    if (isFloat ? takesNoFloats(name) : takesOnlyFloats(name))
+      return node.error() << "operand " << i << " is " << node.operand(i).getType() << ", expected "
+                          << (isFloat ? "integers or booleans" : "floats") << "; convert it (Cast)";
   }
   return success();
 }

@@ -79,6 +79,23 @@ bool gridloom::onnx_import::takesFloat8(StringRef name) {
                                   .Default(false);
 }
 
+bool gridloom::onnx_import::takesOnlyFloats(StringRef name) {
+  return StringSwitch<bool>(name)
+      .Cases({"Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Sin", "Sinh"},
+             true)
+      .Cases({"Celu", "Elu", "Erf", "Exp", "Gelu", "Log", "LpPool", "Mish", "Selu"}, true)
+      .Cases({"Sigmoid", "Softplus", "Sqrt", "SwiGLU", "Swish", "Tan", "Tanh"}, true)
+      .Cases({"com.microsoft.Gelu", "com.microsoft.QuickGelu"}, true)
+      .Default(false);
+}
+
+bool gridloom::onnx_import::takesNoFloats(StringRef name) {
+  return StringSwitch<bool>(name)
+      .Cases({"And", "Not", "Or"}, true)
+      .Cases({"BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor"}, true)
+      .Default(false);
+}
+
 bool gridloom::onnx_import::takesSequences(StringRef name) {
   return name.starts_with("Sequence") ||
          StringSwitch<bool>(name)

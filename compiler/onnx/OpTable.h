@@ -53,6 +53,10 @@ bool movesElements(llvm::StringRef name);
 bool takesNarrow(llvm::StringRef name);
 /// The same for 8-bit floats.
 bool takesFloat8(llvm::StringRef name);
+/// Whether all its operands must be floats.
+bool takesOnlyFloats(llvm::StringRef name);
+/// Whether none of its operands may be floats.
+bool takesNoFloats(llvm::StringRef name);
 /// Whether it may have operands that are sequences.
 bool takesSequences(llvm::StringRef name);
 /// Qualified names of all operators with a row, sorted.

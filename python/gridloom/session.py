@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -68,6 +69,10 @@ class Session:
         if ranks not in ("in-process", "environment"):
             raise ValueError(f"ranks {ranks!r} is not one of in-process, environment")
         weights = None if weights is None else os.fspath(weights)
+        threads = _whole("threads", threads, 4096)
+        init_seed = None if init_seed is None else _whole("init_seed", init_seed, 2**64 - 1)
+        if not 0.001 <= deadline <= 1e6:
+            raise ValueError(f"deadline {deadline} is not from 0.001 to 1000000 seconds")
         self._native = native().Session(
             os.fspath(plan), ranks == "environment", threads, weights, trace, int(deadline * 1000), graphs, transport or "",
             autotune, check_indices, init_seed, _list_keys(require_signature),
@@ -94,6 +99,8 @@ class Session:
     def bind(self, name: str, array) -> None:
         """Gives input `name` its whole value: a numpy array, or anything that speaks DLPack from host memory. The
         memory is read by each run until the input is bound again; an array that is not contiguous is copied."""
+        if not isinstance(name, str):
+            raise TypeError(f"the name of an input is a string, not {name!r}")
         tensor = describe_tensor(f"input '{name}'", array)
         with self._taken():
             self._open().bind(name, *tensor)
@@ -109,12 +116,15 @@ class Session:
                     raise TypeError(f"inputs are a mapping of names to arrays, not {type(inputs).__name__}")
                 for name, array in (inputs or {}).items():
                     self.bind(name, array)
+                if not isinstance(entry, str):
+                    raise TypeError(f"the name of an entry is a string, not {entry!r}")
+                sizes = {str(name): _whole(f"dimension {name!r}", size, 2**63 - 1) for name, size in (dims or {}).items()}
             except Exception as error:
                 # The other ranks may have bound their inputs, and would wait for this one.
                 if self._tells_peers:
                     self.abort(str(error))
                 raise
-            self._open().run(entry, dict(dims or {}))
+            self._open().run(entry, sizes)
             return {name: value and _array(*value) for name, value in self._open().outputs().items()}
 
     def run_async(self, inputs: Mapping | None = None, **options) -> Future:
@@ -216,6 +226,17 @@ class Session:
         """The lock of an open session. Raises Error in a forked process, where no thread may be left to release it."""
         self._open()
         return self._lock
+
+
+def _whole(name: str, value, most: int) -> int:
+    """`value`, if it is an integer from 0 to `most`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if not 0 <= number <= most:
+        raise ValueError(f"{name} is {value!r}, expected an integer from 0 to {most}")
+    return number
 
 
 def to_numpy(array) -> np.ndarray:

@@ -190,6 +190,14 @@ REFUSALS = {
         model([node("Cast", ["x"], ["q"], name="c", to=T.FLOAT8E5M2), node("Add", ["q", "q"], name="a")]),
         "Add 'a': nothing is computed of operand 0, 'tensor<4xf8E5M2>'; convert it (Cast, DequantizeLinear)",
     ),
+    "function of integers": (
+        model([node("Exp", ["x"], name="e")], [value("x", [4], T.INT32)]),
+        "Exp 'e': operand 0 is 'tensor<4xi32>', expected floats; convert it (Cast)",
+    ),
+    "bits of floats": (
+        model([node("And", ["b", "x"], name="a")], [("x", [4]), value("b", [4], T.BOOL)]),
+        "And 'a': operand 1 is 'tensor<4xf32>', expected integers or booleans; convert it (Cast)",
+    ),
     "mixed types": (
         model([node("Add", ["x", "i"], name="a")], [("x", [4]), value("i", [4], T.INT64)]),
         "Add 'a': operands 'tensor<4xf32>' and 'tensor<4xi64>' differ in element type",

@@ -188,9 +188,24 @@ def test_every_rank_verifies_what_it_loads(tools, pair, tmp_path):
     assert first[0] == 1 and re.search("rank 1 gave up: .*is signed with key", first[1]), first[1]
 
 
-@pytest.mark.parametrize("inputs,words", [("[:3]", r"\[3, 16\]"), (".astype(np.float64)", "f64")])
+@pytest.mark.parametrize(
+    "inputs,words",
+    [
+        ("{'x': x[:3]}", r"\[3, 16\]"),
+        ("{'x': x.astype(np.float64)}", "f64"),
+        ("{'x': x}, dims={'batch': 4.5}", "dimension 'batch' is 4.5, expected an integer"),
+        ("{'x': x}, entry=None", "the name of an entry is a string, not None"),
+    ],
+    ids=["shape", "type", "size", "entry"],
+)
 def test_a_wrong_input_of_one_rank_ends_the_job(pair, inputs, words):
-    first, second = finish(start_ranks(pair, f"load().run({{'x': x{inputs} if rank == 1 else x}})"))
+    script = f"""
+    session = load()
+    if rank == 0:
+        session.run({{"x": x}})
+    session.run({inputs})
+    """
+    first, second = finish(start_ranks(pair, script))
     assert second[0] == 1 and re.search(words, second[1]), second[1]
     assert first[0] == 1 and re.search("rank 1 gave up: .*" + words, first[1]), first[1]
 
@@ -478,6 +493,29 @@ def test_wrong_inputs_are_refused_by_name(session, inputs, words):
         assert word in str(caught.value)
     # A refused input does not fail the session.
     assert session.run({"x": rows(4)})["y"].shape == (4, 8)
+
+
+@pytest.mark.parametrize(
+    "options,words",
+    [
+        ({"threads": -1}, "threads is -1, expected an integer from 0 to 4096"),
+        ({"threads": "2"}, "threads is '2', expected an integer"),
+        ({"init_seed": 2**64}, "init_seed is 18446744073709551616, expected an integer from 0 to 18446744073709551615"),
+        ({"deadline": 0}, "deadline 0 is not from 0.001 to 1000000 seconds"),
+        ({"deadline": float("nan")}, "deadline nan is not"),
+    ],
+)
+def test_wrong_options_are_refused_by_name(mlp, options, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        gridloom.load(mlp[0], **options)
+
+
+def test_names_and_sizes_of_other_types_are_refused(session):
+    with pytest.raises(TypeError, match="the name of an input is a string, not 1"):
+        session.run({1: rows(4)})
+    with pytest.raises(ValueError, match=re.escape("dimension 'batch' is 18446744073709551616, expected an integer")):
+        session.run({"x": rows(4)}, dims={"batch": 2**64})
+    assert session.run({"x": rows(4)}, dims={"batch": np.int64(4)})["y"].shape == (4, 8)
 
 
 def test_errors_carry_a_code(tmp_path):
