@@ -623,7 +623,7 @@ void Trials::searchForOverlap() {
     flags->push_back(false);
   weighWhole(index);
   Candidate &candidate = choice.candidates.back();
-  if (candidate.verdict != Verdict::Open || !isWhole[index])
+  if (candidate.verdict != Verdict::Open || !isWhole[index] || isTimeOver())
     return;
   if (llvm::none_of(tried, [&](Candidate *other) { return areAlike(*other, candidate); }))
     tryOut(index);

@@ -446,7 +446,8 @@ SplitPrices::Reshard SplitProblem::findReshard(RankedTensorType type, ShardingAt
   ReshardCost cost = gridloom::getReshardCost(type, source, target, mesh);
   SplitPrices::Reshard reshard;
   reshard.cost = toCost(cost.seconds + cost.order + (boundsTime ? 0 : cost.cuts));
-  reshard.hidden = toCost(hiddenShare * cost.seconds);
+  if (reshard.cost < solver::infiniteCost) // what cannot be sent cannot be hidden
+    reshard.hidden = toCost(hiddenShare * cost.seconds);
   double launch = loom::getLaunchSeconds(mesh.getMachine());
   // A kernel that reads and writes the reader's part: a call writes its own result in any case.
   double copy = getApartSeconds(type, target, target, mesh);
