@@ -77,7 +77,7 @@ def refused(tools, *arguments, code: int = 1) -> str:
         (["compile", "m.onnx", "--memory-limit=0"], "--memory-limit: Value 0 not in range 1 to "),
         (["compile", "m.onnx", "-o", ""], "--output: it is empty; see gridloom compile --help"),
         (["compile", "m.onnx", "--cluster", ""], "--cluster: it is empty; see gridloom compile --help"),
-        (["compile", "m.onnx", "--stop-after="], "--stop-after: it is empty; see gridloom compile --help"),
+        (["compile", "m.onnx", "--stop-after", ""], "--stop-after: it is empty; see gridloom compile --help"),
         (["plan", "m.onnx", "--devices", ""], "--devices: it is empty; see gridloom plan --help"),
         (["plan", "m.onnx", "--trace", ""], "--trace: it is empty; see gridloom plan --help"),
         (["run", "m.plan", "--weights", ""], "--weights: it is empty; see gridloom run --help"),
