@@ -91,6 +91,7 @@ void gridloom::rt::addPlanOptions(CLI::App &verb, JobSettings &settings) {
           "key, or that was changed since; check all bytes of the model's files. May be "
           "repeated: one of the keys is enough")
       ->type_name("PUBLIC.pem")
+      ->check(notEmpty())
       ->allow_extra_args(false);
 }
 
