@@ -53,6 +53,7 @@ Examples:
                   "private key, or that was changed since. May be repeated: one of the keys is "
                   "enough")
       ->type_name("PUBLIC.pem")
+      ->check(notEmpty())
       ->excludes(noRun)
       ->allow_extra_args(false);
   verb.add_flag("--bisect", options.bisect,

@@ -84,13 +84,15 @@ void gridloom::rt::addPlanOptions(CLI::App &verb, JobSettings &settings) {
   verb.add_flag("-v,--verbose", settings.verbose, "print decisions and their reasons");
   verb.add_flag("--verify-model", settings.verifyModel,
                 "check the model file's SHA-256 also where it is large and older than the plan; "
-                "files of external data above 32 MiB are always compared by samples");
+                "files of external data above 32 MiB are compared by samples, unless a signature "
+                "is required");
   verb.add_option(
           "--require-signature", settings.requireSignature,
           "a public key: refuse a plan that 'gridloom sign' has not signed with its private "
           "key, or that was changed since; check all bytes of the model's files. May be "
           "repeated: one of the keys is enough")
       ->type_name("PUBLIC.pem")
+      ->check(notEmpty())
       ->allow_extra_args(false);
 }
 

@@ -7,6 +7,7 @@
 
 #include "runtime/core/Plan.h"
 #include "support/Text.h"
+#include "support/Usage.h"
 
 #include <CLI/CLI.hpp>
 
@@ -85,6 +86,7 @@ Verb gridloom::rt::addSign(CLI::App &app) {
   verb->add_option("plan", settings->plan, "folder that 'gridloom compile' wrote")->required();
   verb->add_option("--key", settings->key, "the private key: Ed25519, as PEM")
       ->type_name("PRIVATE.pem")
+      ->check(notEmpty())
       ->required();
   return {verb, [settings] { return sign(*settings); }};
 }

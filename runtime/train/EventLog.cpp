@@ -103,11 +103,17 @@ static std::vector<fs::path> listFiles(const fs::path &folder) {
   return files;
 }
 
-/// Throws if the run that writes the file has not ended: that run would lose its events.
-static void requireEnded(const fs::path &path) {
-  Descriptor file{open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
-  if (!takeLock(file.number))
-    throw refuse(path, "is another run's that has not ended; wait for it, or name another folder");
+/// Throws if a run that writes one of the files has not ended: that run would lose its events.
+static void requireEnded(const std::vector<fs::path> &files) {
+  for (const fs::path &path : files) {
+    int flags = O_NONBLOCK | O_CLOEXEC;
+    Descriptor file{open(path.c_str(), O_RDWR | flags)}; // NFS locks only what is open for writing
+    if (file.number < 0)
+      file.number = open(path.c_str(), O_RDONLY | flags);
+    if (!takeLock(file.number))
+      throw refuse(path,
+                   "is another run's that has not ended; wait for it, or name another folder");
+  }
 }
 
 static bool isMadeAgain(const events::Event &event, const EventPlace &place) {
@@ -147,8 +153,7 @@ fs::path EventLog::moveEarlier(const fs::path &folder) {
   std::vector<fs::path> files = listFiles(folder);
   if (files.empty())
     return "";
-  for (const fs::path &file : files)
-    requireEnded(file);
+  requireEnded(files);
   int number = 1;
   std::error_code error;
   fs::path to;
@@ -202,8 +207,9 @@ EventLog::EventLog(const fs::path &folder, const std::optional<EventPlace> &plac
   if (!fs::is_directory(folder))
     throw refuse(folder, "cannot be made: " + error.message());
   int64_t latest = 0;
-  for (const fs::path &earlier : listFiles(folder)) {
-    requireEnded(earlier);
+  std::vector<fs::path> files = listFiles(folder);
+  requireEnded(files); // before anything is cut
+  for (const fs::path &earlier : files) {
     cut(earlier, *place);
     latest = std::max(latest, readTime(earlier));
   }

@@ -156,16 +156,21 @@ TEST_F(EventFiles, OfARunThatBeginsOnceMoreAreKept) {
 
 TEST_F(EventFiles, OfARunThatHasNotEndedAreLeftAlone) {
   {
-    EventLog log(folder, std::nullopt);
-    log.add(1, {{"loss", 1}});
+    EventLog earlier(folder, std::nullopt);
+    earlier.add(1, {{"loss", 1}});
+    earlier.add(2, {{"loss", 1}});
+  }
+  {
+    EventLog log(folder, EventPlace{2, false});
+    log.add(3, {{"loss", 1}});
     log.flush();
     auto isRefused = HasSubstr("is another run's that has not ended; wait for it, or name another");
-    EXPECT_THAT(getError([&] { EventLog other(folder, EventPlace{0, false}); }), isRefused);
+    EXPECT_THAT(getError([&] { EventLog other(folder, EventPlace{1, false}); }), isRefused);
     EXPECT_THAT(getError([&] { EventLog::moveEarlier(folder); }), isRefused);
-    EXPECT_THAT(describe(folder), ElementsAre("loss 1"));
+    EXPECT_THAT(describe(folder), ElementsAre("loss 1", "loss 2", "start 3", "loss 3"));
   }
-  EventLog other(folder, EventPlace{0, false});
-  EXPECT_THAT(describe(folder), ElementsAre("start 1"));
+  EventLog other(folder, EventPlace{1, false});
+  EXPECT_THAT(describe(folder), ElementsAre("loss 1", "start 2"));
 }
 
 TEST_F(EventFiles, AFolderThatCannotBeMadeIsNamed) {

@@ -12,6 +12,7 @@
 #include "runtime/core/WeightStore.h"
 #include "test/TestKeys.h"
 
+#include <cstring>
 #include <gmock/gmock.h>
 
 using namespace gridloom;
@@ -276,6 +277,15 @@ TEST_F(Signatures, AllExternalDataIsChecked) {
   EXPECT_THAT(messageOf([&] { WeightSource::openModel(*load({required})); }),
               AllOf(HasSubstr("large.bin: was changed after the plan was signed"),
                     HasSubstr(sha256(large))));
+  // A small file whose SHA-256 is the large one's fingerprint: its size and 256 blocks of zeros.
+  std::string sample(sizeof(uint64_t) + 256 * size_t(4096), '\0');
+  uint64_t size = large.size();
+  memcpy(sample.data(), &size, sizeof size);
+  ASSERT_EQ(sha256(sample), fingerprint(std::as_bytes(std::span(large))));
+  write("large.bin", sample);
+  WeightSource::openModel(*load({}));
+  EXPECT_THAT(messageOf([&] { WeightSource::openModel(*load({required})); }),
+              HasSubstr("large.bin: was changed after the plan was signed"));
   write("large.bin", "x" + large.substr(1)); // in a sample
   EXPECT_THAT(messageOf([&] { sign(key); }), HasSubstr("large.bin: has other contents"));
 }
