@@ -32,9 +32,12 @@ bool SplitProblem::hasWorkBeside(Value value, ArrayRef<Operation *> readers) con
   auto getTime = [&](Operation *op) { return op ? times.lookup_or(op, -1) : -1; };
   auto last = static_cast<int64_t>(work.size());
   int64_t read = last;
+  size_t part = 0;                    // function and stage, whose devices wait for the message
   llvm::DenseSet<Operation *> others; // that make the value or need a reader
   for (Operation *reader : readers)
     if (int64_t time = getTime(reader); time >= 0) {
+      if (time < read)
+        part = getPart(reader);
       read = std::min(read, time);
       others.insert(reader);
     }
@@ -43,7 +46,7 @@ bool SplitProblem::hasWorkBeside(Value value, ArrayRef<Operation *> readers) con
   Operation *producer = value.getDefiningOp();
   int64_t made = producer && !isFloating(producer) ? getTime(producer) : -1;
   // What is there from the start can be sent long before it is read.
-  int64_t begin = std::max<int64_t>((made < 0 ? read : made) - kWindow, 0);
+  int64_t begin = std::max((made < 0 ? read : made) - kWindow, partTimes[part].begin);
   if (made >= 0)
     others.insert(producer);
   for (int64_t time = made; time >= begin; --time)
@@ -51,7 +54,7 @@ bool SplitProblem::hasWorkBeside(Value value, ArrayRef<Operation *> readers) con
       for (Value operand : work[time].first->getOperands())
         if (Operation *op = operand.getDefiningOp())
           others.insert(op);
-  int64_t end = std::min(read + kWindow, last);
+  int64_t end = std::min(read + kWindow, partTimes[part].end);
   for (int64_t time = read; time < end; ++time)
     if (llvm::any_of(work[time].first->getOperands(), [&](Value operand) {
           Operation *op = operand.getDefiningOp();
