@@ -236,7 +236,9 @@ FailureOr<Found> SearchSplitsPass::search(const StageStarts &starts, ArrayRef<St
              << formatBytes(mostTableBytes)
              << "; search over fewer axes, as x=4 in place of a=2,b=2";
     solver::Problem costs = found.problem->makeProblem(memory);
-    options.suggestStart = [&] { return findUniform(*found.problem, costs); };
+    // With little memory it has been a worse place to start from: whole weights have no room.
+    if (memory == 0)
+      options.suggestStart = [&] { return findUniform(*found.problem, costs); };
     found.solution = solver::solve(costs, options);
     rounds += found.solution.progress.work;
     if (limits) {
