@@ -50,12 +50,17 @@ Ed25519Key::Ed25519Key(evp_pkey_st *given) : key(given, &EVP_PKEY_free) {
                            ", not Ed25519; make one with 'openssl genpkey -algorithm ed25519'");
 }
 
+/// The key that `read` finds; null if there is none, or if a passphrase protects it (`wasAsked`).
+static EVP_PKEY *readPem(std::string_view pem, decltype(&PEM_read_bio_PUBKEY) read,
+                         bool &wasAsked) {
+  Bio text = openText(pem);
+  return text ? read(text.get(), nullptr, &refusePassphrase, &wasAsked) : nullptr;
+}
+
 Ed25519Key Ed25519Key::readPrivate(std::string_view pem) {
   ErrorScope errors;
-  Bio text = openText(pem);
   bool wasAsked = false;
-  EVP_PKEY *read =
-      text ? PEM_read_bio_PrivateKey(text.get(), nullptr, &refusePassphrase, &wasAsked) : nullptr;
+  EVP_PKEY *read = readPem(pem, &PEM_read_bio_PrivateKey, wasAsked);
   if (!read && wasAsked)
     throw std::runtime_error("is protected by a passphrase; pass the key through a pipe: 'openssl "
                              "pkey -in KEY | gridloom sign PLAN --key /dev/stdin'");
@@ -67,10 +72,8 @@ Ed25519Key Ed25519Key::readPrivate(std::string_view pem) {
 
 Ed25519Key Ed25519Key::readPublic(std::string_view pem) {
   ErrorScope errors;
-  Bio text = openText(pem);
   bool wasAsked = false;
-  EVP_PKEY *read =
-      text ? PEM_read_bio_PUBKEY(text.get(), nullptr, &refusePassphrase, &wasAsked) : nullptr;
+  EVP_PKEY *read = readPem(pem, &PEM_read_bio_PUBKEY, wasAsked);
   if (!read)
     throw std::runtime_error("holds no public key as PEM; write one with 'openssl pkey -in "
                              "PRIVATE -pubout'");

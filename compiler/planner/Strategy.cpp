@@ -63,6 +63,13 @@ double TrialPlan::getSeconds() const {
   return seconds;
 }
 
+double TrialPlan::getExposedSeconds() const {
+  double milliseconds = 0;
+  for (const sim::ProgramRun &run : runs)
+    milliseconds += run.stats.exposed;
+  return milliseconds / 1e3;
+}
+
 std::string Candidate::describe() const {
   switch (verdict) {
   case Verdict::Open:

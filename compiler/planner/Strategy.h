@@ -29,6 +29,8 @@ struct TrialPlan {
   rt::MemoryNeeds getNeeds() const { return findLargest(memory).needs; }
   /// Of a step in the simulator, all specialisations together.
   double getSeconds() const;
+  /// Of it, with messages alone under way.
+  double getExposedSeconds() const;
 };
 
 /// When planning stops and takes the best candidate so far. It goes on in any case until one fits.

@@ -607,10 +607,8 @@ Candidate &Trials::findBest() const {
 /// another search counts those for less that work can run beside.
 void Trials::searchForOverlap() {
   const Candidate &best = findBest();
-  double exposed = 0;
-  for (const sim::ProgramRun &run : best.trial->runs)
-    exposed += run.stats.exposed / 1e3; // milliseconds
-  if (best.options.search.empty() || exposed < kMuchExposed * best.simulatedSeconds || isOver())
+  if (best.options.search.empty() || isOver() ||
+      best.trial->getExposedSeconds() < kMuchExposed * best.simulatedSeconds)
     return;
   Candidate overlapping = searchAgain(best);
   overlapping.name += ", for overlap";

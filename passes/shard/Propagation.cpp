@@ -6,6 +6,7 @@
 #include "passes/shard/Propagation.h"
 
 #include "dialects/loom/Loom.h"
+#include "passes/shard/SplitChoices.h"
 
 #include "llvm/ADT/BitVector.h"
 
@@ -368,12 +369,7 @@ void Propagation::commit(bool close, const Reasons &reasons) const {
       continue; // the user's
     ShardingAttr sharding = getSharding(value);
     // An output is whole, also if its node is declared to leave partial sums.
-    if (sharding && !sharding.getUnreduced().empty()) {
-      Sharding whole(sharding);
-      whole.unreduced.clear();
-      sharding = whole.getAttr(mesh);
-    }
-    target.setResultAttr(i, kSharding, sharding);
+    target.setResultAttr(i, kSharding, sharding ? getReduced(sharding, mesh) : sharding);
     target.setResultAttr(i, kOrigin, gridloom::dist::getOrigin(value));
   }
 }

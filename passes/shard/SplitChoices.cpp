@@ -21,6 +21,14 @@ Sharding gridloom::getWholeInTime(Value value) {
   return whole;
 }
 
+ShardingAttr gridloom::getReduced(ShardingAttr sharding, const Mesh &mesh) {
+  if (sharding.getUnreduced().empty())
+    return sharding;
+  Sharding whole(sharding);
+  whole.unreduced.clear();
+  return whole.getAttr(mesh);
+}
+
 /// The factors that micro-batches cut, as the tensors' shardings say.
 static FactorSplits findCutsInTime(Operation *op, const ShardingRule &rule, const Mesh &mesh) {
   SmallVector<Sharding> shardings;

@@ -21,6 +21,9 @@ struct SplitChoice {
 /// The value whole, but cut into micro-batches as its sharding says.
 dist::Sharding getWholeInTime(mlir::Value value);
 
+/// The sharding without partial values.
+dist::ShardingAttr getReduced(dist::ShardingAttr sharding, const dist::Mesh &mesh);
+
 /// Every way to put each of the axes on one factor or none that shardings of the operation's
 /// tensors can express, the way without splits first. Of several axes on one factor the earlier in
 /// the list is major. With `mayPassSums`, a linear operation also has each way with operands and

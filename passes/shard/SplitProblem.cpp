@@ -66,15 +66,6 @@ int64_t SplitProblem::getLocalBytes(RankedTensorType type, ShardingAttr sharding
   return entry->second;
 }
 
-/// The sharding without partial values.
-static ShardingAttr getReduced(ShardingAttr sharding, const Mesh &mesh) {
-  if (sharding.getUnreduced().empty())
-    return sharding;
-  Sharding whole(sharding);
-  whole.unreduced.clear();
-  return whole.getAttr(mesh);
-}
-
 static bool isPartialSum(ShardingAttr sharding) {
   return !sharding.getUnreduced().empty() && sharding.getReduction() == ReductionKind::Sum;
 }

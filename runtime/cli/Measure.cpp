@@ -20,6 +20,7 @@
 #include "runtime/device/Registry.h"
 #include "runtime/launch/Launcher.h"
 #include "support/FileSwap.h"
+#include "support/ProgressLine.h"
 #include "support/TemporaryFolder.h"
 #include "support/Text.h"
 
@@ -52,12 +53,12 @@ struct Interrupted {
 class Measurement {
 public:
   explicit Measurement(const MeasureSettings &settings);
-  ~Measurement();
   cluster::Cluster run();
   /// The median error of estimates for the measured collectives.
   double getCollectiveError() const { return links.medianError; }
 
 private:
+  /// Shows progress on a terminal.
   void report(const std::string &what);
   std::string compile(const MeasuredModel &model);
   void timeModel(const MeasuredModel &model);
@@ -71,6 +72,7 @@ private:
   unsigned cores = 1;
   int ranks = 2, busyRanks = 1;
   int numParts = 0, part = 0;
+  ProgressLine progress;
   std::vector<WorkSample> work;
   std::vector<CollectiveSample> collectives;
   cluster::LinkFit links = {};
@@ -178,16 +180,8 @@ Measurement::Measurement(const MeasureSettings &settings)
   busyRanks = std::min(ranks, int(cores));
 }
 
-Measurement::~Measurement() {
-  if (part > 0 && isatty(STDERR_FILENO))
-    fprintf(stderr, "\r\x1b[K");
-}
-
-/// Shows progress on a terminal.
 void Measurement::report(const std::string &what) {
-  ++part;
-  if (isatty(STDERR_FILENO))
-    fprintf(stderr, "\r\x1b[K%d of %d: %s", part, numParts, what.c_str());
+  progress.show(std::to_string(++part) + " of " + std::to_string(numParts) + ": " + what);
 }
 
 std::string Measurement::compile(const MeasuredModel &model) {

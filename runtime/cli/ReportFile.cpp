@@ -48,9 +48,13 @@ Json gridloom::rt::readReport(const std::filesystem::path &plan) {
 }
 
 std::vector<PlannedCollective> gridloom::rt::findCountedCollectives(const Plan &plan) {
-  std::vector<PlannedCollective> found = findCollectives(plan);
   std::string ignored;
-  Json report = readPlanFile(plan.getFolder(), "report.json", ignored);
+  return findCountedCollectives(plan, readPlanFile(plan.getFolder(), "report.json", ignored));
+}
+
+std::vector<PlannedCollective> gridloom::rt::findCountedCollectives(const Plan &plan,
+                                                                    const Json &report) {
+  std::vector<PlannedCollective> found = findCollectives(plan);
   for (const Json &reported : getList(report, "collectives"))
     if (uint64_t id = getSize(reported, "id");
         id < found.size() && getText(reported, "kind") == found[id].kind)

@@ -27,6 +27,8 @@ Json readReport(const std::filesystem::path &plan);
 /// A plan's collectives as findCollectives numbers them. Those in loops run as often as the plan's
 /// report says that they do at most; once where it says nothing.
 std::vector<PlannedCollective> findCountedCollectives(const Plan &plan);
+/// The same with a report that has been read.
+std::vector<PlannedCollective> findCountedCollectives(const Plan &plan, const Json &report);
 
 } // namespace gridloom::rt
 

@@ -6,13 +6,13 @@
 #include "runtime/cli/Verbs.h"
 
 #include "runtime/core/Plan.h"
+#include "support/ProgressLine.h"
 #include "support/Text.h"
 #include "support/Usage.h"
 
 #include <CLI/CLI.hpp>
 
 #include <iostream>
-#include <unistd.h>
 
 using namespace gridloom;
 using namespace gridloom::rt;
@@ -40,27 +40,6 @@ namespace {
 
 struct SignSettings {
   std::string plan, key;
-};
-
-/// A line on the terminal, which its end erases.
-class ProgressLine {
-public:
-  ProgressLine() = default;
-  ProgressLine(const ProgressLine &) = delete;
-  ProgressLine &operator=(const ProgressLine &) = delete;
-  ~ProgressLine() {
-    if (isShown)
-      fprintf(stderr, "\r\x1b[K");
-  }
-  void show(const std::string &text) {
-    if (!isatty(STDERR_FILENO))
-      return;
-    isShown = true;
-    fprintf(stderr, "\r\x1b[K%s", makePrintable(text).c_str());
-  }
-
-private:
-  bool isShown = false;
 };
 
 } // namespace

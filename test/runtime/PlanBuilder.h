@@ -177,6 +177,16 @@ public:
     copy->set_input(from);
     copy->set_output(to);
   }
+  /// An entry whose stage 0 copies x to y.
+  void addCopyEntry(const std::vector<int64_t> &shape) {
+    addEntry({argument("x", shape)}, {argument("y", shape)});
+    schema::Specialisation &copying = program();
+    fillBinding(*copying.add_inputs(), "x", shape);
+    fillBinding(*copying.add_outputs(), "y", shape);
+    uint32_t x = addBuffer(copying, schema::INPUT, shape);
+    uint32_t y = addBuffer(copying, schema::OUTPUT, shape);
+    addCopy(addBlock(copying), x, y);
+  }
   /// out[m, n] = lhs[m, k] rhs[k, n]. Rows are contiguous, except that rhs's are `rhsRow` apart.
   static void addMatmul(schema::Block &block, uint32_t lhs, uint32_t rhs, uint32_t out, int64_t m,
                         int64_t n, int64_t k, int64_t rhsRow = 0) {

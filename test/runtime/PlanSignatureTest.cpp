@@ -29,14 +29,8 @@ namespace {
 PlanBuilder makePlan(const std::string &code = "code") {
   PlanBuilder plan;
   plan.addWeight("w", {4}, {1, 2, 3, 4});
-  plan.addEntry({PlanBuilder::argument("x", {4})}, {PlanBuilder::argument("y", {4})});
+  plan.addCopyEntry({4});
   plan.kernels["cpu.so"] = code;
-  schema::Specialisation &program = plan.program();
-  PlanBuilder::fillBinding(*program.add_inputs(), "x", {4});
-  PlanBuilder::fillBinding(*program.add_outputs(), "y", {4});
-  uint32_t x = PlanBuilder::addBuffer(program, schema::INPUT, {4});
-  uint32_t y = PlanBuilder::addBuffer(program, schema::OUTPUT, {4});
-  PlanBuilder::addCopy(PlanBuilder::addBlock(program), x, y);
   return plan;
 }
 

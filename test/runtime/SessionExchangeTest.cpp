@@ -19,17 +19,6 @@ using testing::HasSubstr;
 
 namespace {
 
-/// The entry of all these plans: stage 0 copies x to y.
-void addCopyEntry(PlanBuilder &plan) {
-  plan.addEntry({PlanBuilder::argument("x", {2})}, {PlanBuilder::argument("y", {2})});
-  schema::Specialisation &program = plan.program();
-  PlanBuilder::fillBinding(*program.add_inputs(), "x", {2});
-  PlanBuilder::fillBinding(*program.add_outputs(), "y", {2});
-  uint32_t x = PlanBuilder::addBuffer(program, schema::INPUT, {2});
-  uint32_t y = PlanBuilder::addBuffer(program, schema::OUTPUT, {2});
-  PlanBuilder::addCopy(PlanBuilder::addBlock(program), x, y);
-}
-
 class Job : public testing::Test {
 protected:
   TemporaryFolder folder;
@@ -45,7 +34,7 @@ protected:
     PlanBuilder plan;
     plan.addAxis("data", data);
     plan.addAxis("model", model);
-    addCopyEntry(plan);
+    plan.addCopyEntry({2});
     auto divide = [](int64_t size, int64_t parts) { return (size + parts - 1) / parts; };
     schema::Stage &stage = plan.stages[0];
     PlanBuilder::addState(stage, "replicated", {5, 3}, {5, 3});
@@ -106,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(All, States,
 
 TEST_F(Job, WrongWholeStatesAreNamed) {
   PlanBuilder plan;
-  addCopyEntry(plan);
+  plan.addCopyEntry({2});
   PlanBuilder::addState(plan.stages[0], "v", {2, 3}, {2, 3});
   auto job = start(plan);
   Session &session = job->getSession(0);
@@ -126,7 +115,7 @@ TEST_F(Job, StatesOfStagesAreGathered) {
   plan.addAxis("pipe", 2);
   plan.addAxis("model", 2);
   plan.setStageAxis("pipe");
-  addCopyEntry(plan);
+  plan.addCopyEntry({2});
   PlanBuilder::addState(plan.stages[0], "step", {1}, {1});
   PlanBuilder::addState(plan.stages[1], "step", {1}, {1});
   PlanBuilder::addState(plan.stages[1], "w", {3, 3}, {3, 2}, {{}, {"model"}});
@@ -153,7 +142,7 @@ TEST_F(Job, StatesOfStagesAreGathered) {
 TEST_F(Job, BytesAreExchanged) {
   PlanBuilder plan;
   plan.addAxis("data", 3);
-  addCopyEntry(plan);
+  plan.addCopyEntry({2});
   auto job = start(plan);
   std::vector<std::vector<std::vector<std::byte>>> received(3);
   onRanks(3, [&](int rank) {

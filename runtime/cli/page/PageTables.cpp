@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/page/PageData.h"
 
+#include "runtime/cli/ReportFile.h"
 #include "runtime/cli/ShardingText.h"
 #include "runtime/core/HostArray.h"
 #include "runtime/core/PlanQueries.h"
@@ -277,10 +278,8 @@ Json gridloom::rt::makeTensors(const Plan &plan, const Json &report,
   return packRows(folded);
 }
 
-/// Adds the report's times of a collective, in microseconds, and how often it runs, loops included.
+/// Adds the report's times of a collective that runs so often, in microseconds.
 static void addReported(Json &row, const Json &reported, int64_t times) {
-  times = std::max(times, getInteger(reported, "times"));
-  row["times"] = times;
   double estimate = getNumber(reported, "estimate_us");
   const Json &simulated = getField(reported, "time_us"),
              &exposed = getField(reported, "exposed_us");
@@ -297,7 +296,7 @@ Json gridloom::rt::makeCollectiveRows(const Plan &plan, const Json &report,
   for (const Json &collective : getList(report, "collectives"))
     known[getInteger(collective, "id")] = &collective;
   int64_t id = 0;
-  for (const PlannedCollective &c : findCollectives(plan)) {
+  for (const PlannedCollective &c : findCountedCollectives(plan, report)) {
     std::string axes;
     for (const std::string &axis : c.axes)
       axes += (axes.empty() ? "" : ".") + axis;
