@@ -12,7 +12,6 @@
 #include "runtime/core/WeightStore.h"
 #include "test/TestKeys.h"
 
-#include <cstring>
 #include <gmock/gmock.h>
 
 using namespace gridloom;
