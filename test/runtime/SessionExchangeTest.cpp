@@ -41,7 +41,8 @@ protected:
     PlanBuilder::addState(stage, "rows", {5, 3}, {divide(5, data), 3}, {{"data"}, {}});
     PlanBuilder::addState(stage, "both", {5, 3}, {divide(5, data), divide(3, model)},
                           {{"data"}, {"model"}});
-    PlanBuilder::addState(stage, "one", {7}, {divide(7, int64_t{data} * model)}, {{"model", "data"}});
+    PlanBuilder::addState(stage, "one", {7}, {divide(7, int64_t{data} * model)},
+                          {{"model", "data"}});
     PlanBuilder::addState(stage, "scalar", {}, {});
     PlanBuilder::addState(stage, "empty", {0, 4}, {0, 4}, {{"data"}, {}});
     return plan;
