@@ -129,6 +129,47 @@ static Value mirrorWeight(Node &node, Value weight, int64_t groups) {
   return node.reshape(mirrored, result);
 }
 
+/// Whether the windows of neighbouring elements touch but do not overlap, and no zeros are added.
+static bool isDisjoint(const TransposedWindow &window) {
+  bool isSpread = false;
+  for (auto [size, stride, dilation, low, high] :
+       llvm::zip_equal(window.sizes, window.strides, window.dilations, window.low, window.high)) {
+    if (size != stride || (size > 1 && dilation != 1) || low < 0 || high < 0)
+      return false;
+    isSpread |= size > 1;
+  }
+  return isSpread;
+}
+
+/// A transposed convolution with disjoint windows: a product for each element of the input, whose
+/// parts then go to their places (Shi et al. 2016, "Is the deconvolution layer the same as a
+/// convolutional layer?"). `weight` is [C, M / groups, window...].
+static Value spreadWindows(Node &node, Value x, Value weight, const TransposedWindow &window,
+                           int64_t groups) {
+  ArrayRef<int64_t> shape = getShape(weight), input = getShape(x);
+  size_t rank = window.sizes.size();
+  int64_t inputs = shape[0] / groups, outputs = shape[1], count = loom::countElements(window.sizes);
+  Value split = node.reshape(weight, {groups, inputs, outputs, count});
+  Dims ones(rank, 1), zeros(rank, 0), flat{groups * outputs * count, inputs};
+  llvm::append_range(flat, ones);
+  Value y = convolve(node, x, node.reshape(node.transpose(split, {0, 2, 3, 1}), flat),
+                     WindowShape{ones, ones, ones, zeros, zeros, zeros}, ones, groups);
+  if (!y)
+    return {};
+  Dims parts{input[0], groups * outputs}, order{0, 1}, result = parts;
+  llvm::append_range(parts, window.sizes);
+  llvm::append_range(parts, input.drop_front(2));
+  for (size_t i = 0; i < rank; ++i) {
+    order.push_back(2 + rank + i);
+    order.push_back(2 + i);
+    result.push_back(input[i + 2] * window.sizes[i]);
+  }
+  y = node.reshape(node.transpose(node.reshape(y, parts), order), result);
+  for (size_t i = 0; i < rank; ++i)
+    y = node.slice(y, i + 2, window.low[i], result[i + 2] - window.high[i]);
+  return y;
+}
+
 static LogicalResult importConvTranspose(Node &node) {
   Value x = node.operand(0), weight = node.operand(1);
   int64_t groups = node.intAttribute("group", 1);
@@ -163,6 +204,8 @@ static LogicalResult importConvTranspose(Node &node) {
       return node.error() << "spatial dimension " << i << " of the output would have " << left
                           << " elements";
   }
+  if (isDisjoint(*transposed))
+    return node.setResult(addBias(node, spreadWindows(node, x, weight, *transposed, groups), 2));
   Value y =
       convolve(node, x, mirrorWeight(node, weight, groups), window, transposed->strides, groups);
   for (size_t i = 0; y && i < rank; ++i)

@@ -39,6 +39,35 @@ std::optional<double> gridloom::loom::getFloatSplat(Value value) {
   return splat.getSplatValue<APFloat>().convertToDouble();
 }
 
+bool gridloom::loom::isComputed(Value value) {
+  Operation *op = value.getDefiningOp();
+  while (isa_and_nonnull<ReshapeOp>(op))
+    op = op->getOperand(0).getDefiningOp();
+  return op && !isa<GetWeightOp, ConstantOp, dist::AxisIndexOp>(op);
+}
+
+bool gridloom::loom::isAligned(Value base, int64_t offset) {
+  int64_t bytes = getByteSize(RankedTensorType::get({}, getType(base).getElementType()));
+  return offset * bytes % kViewAlignment == 0;
+}
+
+bool gridloom::loom::isMemoryView(SliceOp slice) {
+  ArrayRef<int64_t> shape = getType(slice.getInput()).getShape();
+  int64_t offset = 0;
+  bool isRun = true; // the leading dimensions so far have one element each
+  for (auto [start, step, stride, size, part] :
+       llvm::zip_equal(slice.getStarts(), slice.getStrides(), getRowMajorStrides(shape), shape,
+                       slice.getType().getShape())) {
+    if (step != 1 || (part != size && !isRun))
+      return false;
+    isRun &= part == 1;
+    offset += start * stride;
+  }
+  // Prologues have kernels only.
+  return slice->getParentOfType<func::FuncOp>() && isComputed(slice.getInput()) &&
+         isAligned(slice.getInput(), offset);
+}
+
 bool gridloom::loom::isRowWise(Operation *op) {
   if (auto softmax = dyn_cast<SoftmaxOp>(op))
     return static_cast<int64_t>(softmax.getDim()) + 1 == softmax.getType().getRank();
@@ -357,8 +386,10 @@ static bool isBehindProduct(TransposeOp transpose) {
 
 /// Whether an operation only changes the address or strides of elements.
 static bool isAddress(Operation *op, const Libraries &libraries) {
-  if (isa<SliceOp>(op))
-    return isReadElsewhere(op->getResult(0), /*byProducts=*/false, /*isOrdered=*/true, libraries);
+  if (auto slice = dyn_cast<SliceOp>(op))
+    // For a bound, the dimensions before the first that is cut may have one element.
+    return (libraries.isBound ? areAll(slice.getStrides(), 1) : isMemoryView(slice)) ||
+           isReadElsewhere(slice, /*byProducts=*/false, /*isOrdered=*/true, libraries);
   auto transpose = dyn_cast<TransposeOp>(op);
   if (!transpose)
     return false;
@@ -388,6 +419,29 @@ static Operation *getLastReader(Value value, const Libraries &libraries) {
   while (reader && isa<SliceOp, TransposeOp>(reader) && isAddress(reader, libraries))
     reader = getOnlyReader(reader->getResult(0));
   return reader;
+}
+
+/// The only reader of what repeats a value along rows, one element for each row; null if none does.
+static Operation *getRowReader(Value value) {
+  auto broadcast = dyn_cast_or_null<BroadcastOp>(getOnlyReader(value));
+  if (!broadcast || broadcast.getType().getRank() == 0)
+    return nullptr;
+  ArrayRef<int64_t> from = getType(value).getShape(), to = broadcast.getType().getShape();
+  bool isOfRows = computeProduct(from) == computeProduct(to.drop_back());
+  for (auto [dim, size] : llvm::zip_equal(broadcast.getDims(), from))
+    isOfRows &= size == 1 || dim + 1 < static_cast<int64_t>(to.size());
+  return isOfRows ? getOnlyReader(broadcast) : nullptr;
+}
+
+/// Whether a value is computed once for each row that its only reader walks: a reduction of such
+/// rows, or elementwise.
+static bool isComputedByRow(Value value, const Libraries &libraries) {
+  Operation *producer = value.getDefiningOp(), *reader = getRowReader(value);
+  if (!reader || !readsAnywhere(reader, libraries))
+    return false;
+  return isElementwise(producer) ||
+         (reducesRows(producer) && isElementwise(reader) &&
+          getType(producer->getOperand(0)).getShape() == getType(reader->getResult(0)).getShape());
 }
 
 /// Whether a product is merged into the call of an earlier one with the same left operand and
@@ -475,6 +529,8 @@ bool gridloom::loom::staysInRegisters(Value value, const Libraries &libraries) {
   if (isa<DotGeneralOp, ConvolutionOp>(producer) || isEpilogue(producer, libraries) ||
       isPart(reader, findAttention(reader, libraries)))
     return false;
+  if (isComputedByRow(value, libraries))
+    return true;
   bool isMoved = isa<ConcatenateOp>(producer) && producer->getNumOperands() <= kMostPieces;
   if (isElementwise(producer)) {
     reader = getLastReader(value, libraries);
@@ -485,7 +541,7 @@ bool gridloom::loom::staysInRegisters(Value value, const Libraries &libraries) {
   }
   if (looksUpRows(producer))
     return readsAnywhere(reader, libraries);
-  return (isMoved || isRowWise(producer)) && isElementwise(reader);
+  return (isMoved || isRowWise(producer) || reducesRows(producer)) && isElementwise(reader);
 }
 
 Place gridloom::loom::findPlace(Operation *op, const Libraries &libraries) {
@@ -507,9 +563,14 @@ double gridloom::loom::getReadShare(OpOperand &operand, const Libraries &librari
     return 0;
   if (isa<DotGeneralOp, ConvolutionOp>(reader))
     return operand.getOperandNumber() == 0 && isMerged(reader, libraries) ? 0 : 1;
-  if (getFloatSplat(value) || value.getDefiningOp<IotaOp>())
+  if (llvm::is_contained(reader->getOperands().take_front(operand.getOperandNumber()), value))
     return 0;
+  // Scans, scatters and sorts start from memory.
+  if (getFloatSplat(value) || value.getDefiningOp<IotaOp>())
+    return isLaneOp(reader) ? 1 : 0;
   auto broadcast = value.getDefiningOp<BroadcastOp>();
+  if (broadcast && staysInRegisters(broadcast.getInput(), libraries))
+    return 0;
   int64_t all = getType(value).getNumElements();
   return broadcast && all ? static_cast<double>(getType(broadcast.getInput()).getNumElements()) /
                                 static_cast<double>(all)

@@ -44,6 +44,13 @@ bool looksUpRows(mlir::Operation *op);
 bool isPlainProduct(DotGeneralOp dot, int64_t rank);
 /// Whether attention libraries support heads of this depth.
 bool isAttentionDepth(int64_t depth);
+/// Whether a step computes a value, which is then in the arena.
+bool isComputed(mlir::Value value);
+/// Whether libraries and kernels read `base` from an element on as fast as from the first.
+bool isAligned(mlir::Value base, int64_t offset);
+/// True for slices that are only addresses: consecutive elements of a computed value, from a
+/// multiple of 16 bytes on.
+bool isMemoryView(SliceOp slice);
 
 /// The convolutions that a library computes; all others become products of copied columns.
 enum class ConvolutionLibrary {

@@ -19,7 +19,7 @@ static bool isContraction(Operation *op) { return isa<DotGeneralOp, ConvolutionO
 SharedWork::SharedWork(Operation *op, const cluster::Machine &machine, bool isBound)
     : machine(machine), numOperands(op->getNumOperands()),
       // Of a table, only the rows looked up are read.
-      isTable(isa<GatherOp>(op)) {
+      readsPart(isa<GatherOp, SliceOp>(op)) {
   bool mayBeAddress = false;
   if (auto transpose = dyn_cast<TransposeOp>(op)) {
     permutation = transpose.getPermutation();
@@ -74,7 +74,7 @@ double SharedWork::getSeconds(double share, ArrayRef<double> bytes, ArrayRef<int
   cluster::Work work = whole;
   work.flops *= share;
   for (auto [i, part] : llvm::enumerate(shares)) {
-    double read = isTable && i == 0 ? std::min(bytes[i], bytes.back()) : bytes[i];
+    double read = readsPart && i == 0 ? std::min(bytes[i], bytes.back()) : bytes[i];
     (i < numOperands ? work.readBytes : work.writtenBytes) += part * read;
   }
   cluster::Work copies; // into columns, in kernels before the product, which reads those

@@ -37,7 +37,7 @@ private:
   double launches = 0, elementBytes = 0, groups = 1;
   llvm::SmallVector<double> shares; ///< by tensor, of what is in memory
   size_t numOperands = 0;
-  bool isTable = false;
+  bool readsPart = false;
   llvm::ArrayRef<int64_t> permutation; ///< of a transpose
   Columns columns;
 };

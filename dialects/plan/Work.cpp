@@ -25,16 +25,17 @@ static double getBytes(Value value) {
   return type ? static_cast<double>(loom::getByteSize(type)) : 0;
 }
 
-/// Bytes that a kernel reads of an input.
+/// Bytes that a kernel reads of an input: rows that are looked up and slices, or all of it.
 static double getReadBytes(Value argument) {
-  double gathered = 0, all = getBytes(argument);
-  for (Operation *reader : argument.getUsers()) {
-    auto gather = dyn_cast<loom::GatherOp>(reader);
-    if (!gather || gather.getInput() != argument)
+  double parts = 0, all = getBytes(argument);
+  for (OpOperand &use : argument.getUses()) {
+    Operation *reader = use.getOwner();
+    bool isPart = use.getOperandNumber() == 0 && isa<loom::GatherOp, loom::SliceOp>(reader);
+    if (!isPart)
       return all;
-    gathered += getBytes(gather.getOutput());
+    parts += getBytes(reader->getResult(0));
   }
-  return std::min(gathered, all);
+  return std::min(parts, all);
 }
 
 /// Descriptor or kernel, inputs and outputs of an operation.

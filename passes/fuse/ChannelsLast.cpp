@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/loom/Uses.h"
 #include "passes/fuse/ExpandContractions.h"
 #include "passes/fuse/Passes.h"
 #include "passes/fuse/StridedView.h"
@@ -53,6 +54,36 @@ bool wantsChannelsLast(plan::ConvolutionOp op) {
   return element.isF16() || element.isBF16() || op.getDescriptor().getTf32();
 }
 
+/// Channels that become windows of a larger picture, as transposed convolutions with disjoint
+/// windows end: [N, C * window..., spatial...] to [N, C, window..., spatial...], transposed to [N,
+/// C, spatial and window in turn...].
+struct WindowPlacing {
+  loom::ReshapeOp split;
+  SmallVector<int64_t> parts;
+  int64_t getSpatialRank() const { return static_cast<int64_t>(parts.size()) / 2 - 1; }
+};
+
+/// The placing that ends with a reshape.
+std::optional<WindowPlacing> matchPlacing(loom::ReshapeOp last) {
+  auto places = last.getInput().getDefiningOp<loom::TransposeOp>();
+  auto split = places ? places.getInput().getDefiningOp<loom::ReshapeOp>() : loom::ReshapeOp();
+  int64_t rank = getType(last.getOutput()).getRank(), spatial = rank - 2;
+  if (!split || spatial < 1 || getType(split.getInput()).getRank() != rank ||
+      getType(split.getOutput()).getRank() != rank + spatial)
+    return std::nullopt;
+  WindowPlacing placing{split, llvm::to_vector(getType(split.getOutput()).getShape())};
+  ArrayRef<int64_t> from = getType(split.getInput()).getShape(), parts = placing.parts;
+  SmallVector<int64_t> order{0, 1}, result(parts.take_front(2));
+  for (int64_t i = 0; i < spatial; ++i) {
+    order.append({rank + i, 2 + i});
+    result.push_back(parts[rank + i] * parts[2 + i]);
+  }
+  bool isPlacing = from[0] == parts[0] && from.drop_front(2) == parts.drop_front(rank) &&
+                   places.getPermutation() == ArrayRef<int64_t>(order) &&
+                   getType(last.getOutput()).getShape() == ArrayRef<int64_t>(result);
+  return isPlacing ? std::optional(placing) : std::nullopt;
+}
+
 struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
   using ChannelsLastBase::ChannelsLastBase;
 
@@ -66,11 +97,14 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
       return;
     weights.clear();
     moved.clear();
+    reordered.clear();
     for (plan::ConvolutionOp op : convolutions)
       convert(op);
     getOperation().walk([&](func::FuncOp func) {
       for (Operation &op : llvm::make_early_inc_range(func.front()))
         sinkTransposes(&op);
+      for (Operation &op : llvm::make_early_inc_range(func.front()))
+        reshapeOrdered(&op);
       for (Operation &op : llvm::make_early_inc_range(llvm::reverse(func.front())))
         if (isOpTriviallyDead(&op))
           op.erase();
@@ -90,12 +124,28 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
     auto lastType =
         RankedTensorType::get(reorder(type.getShape(), getLastOrder(rank)), type.getElementType());
     Value residual = op.getResidual() ? moveLast(op.getResidual()) : Value();
+    Value windowsFirst = putWindowsFirst(op);
+    Value weight = windowsFirst ? windowsFirst : op.getWeight();
     auto made = plan::ConvolutionOp::create(builder, op.getLoc(), lastType, moveLast(op.getInput()),
-                                            f32 ? op.getWeight() : moveWeight(op.getWeight()),
-                                            op.getBias(), residual, descriptor);
+                                            f32 ? weight : moveWeight(weight), op.getBias(),
+                                            residual, descriptor);
+    if (windowsFirst)
+      reordered.insert(made.getOutput());
     Value result = transposeTo(builder, made.getOutput(), getFirstOrder(rank));
     op.getOutput().replaceAllUsesWith(result);
     op.erase();
+  }
+
+  /// A transpose that only moves dimensions of one element becomes a reshape, which is no copy.
+  static void reshapeOrdered(Operation *op) {
+    auto transpose = dyn_cast<loom::TransposeOp>(op);
+    if (!transpose ||
+        !loom::keepsOrder(transpose.getPermutation(), getType(transpose.getInput()).getShape()))
+      return;
+    OpBuilder builder(op);
+    transpose.replaceAllUsesWith(
+        loom::ReshapeOp::create(builder, op->getLoc(), transpose.getType(), transpose.getInput())
+            .getOutput());
   }
 
   /// `value` with the channels last, created once, right after the value.
@@ -112,26 +162,55 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
     return made;
   }
 
+  /// The weight of a convolution whose channels become windows of a larger picture, with the
+  /// windows before the channels, which then stay together; null for other weights.
+  Value putWindowsFirst(plan::ConvolutionOp op) {
+    auto reshape = op.getWeight().getDefiningOp<loom::ReshapeOp>();
+    auto get =
+        reshape ? reshape.getInput().getDefiningOp<loom::GetWeightOp>() : loom::GetWeightOp();
+    Operation *last = loom::getOnlyReader(op.getOutput());
+    for (int i = 0; i < 2 && last; ++i)
+      last = last->getNumResults() == 1 ? loom::getOnlyReader(last->getResult(0)) : nullptr;
+    auto placed = dyn_cast_or_null<loom::ReshapeOp>(last);
+    std::optional<WindowPlacing> placing = placed ? matchPlacing(placed) : std::nullopt;
+    if (!get || !placing || placing->split.getInput() != op.getOutput() || op.getBias() ||
+        op.getResidual())
+      return {};
+    ArrayRef<int64_t> parts = placing->parts, weight = getType(op.getWeight()).getShape();
+    int64_t window = loom::countElements(parts.slice(2, placing->getSpatialRank()));
+    if (getType(get).getShape() != ArrayRef<int64_t>{1, parts[1], window, weight[1]} ||
+        weight[0] != parts[1] * window)
+      return {};
+    Value moved = moveWeight(get, {0, 2, 1, 3}, ".windows_first");
+    OpBuilder builder(reshape);
+    return moved
+               ? Value(loom::ReshapeOp::create(builder, reshape.getLoc(), reshape.getType(), moved))
+               : Value();
+  }
+
   /// As moveLast, but for a weight in the prologue, once at load.
   Value moveWeight(Value weight) {
     auto get = weight.getDefiningOp<loom::GetWeightOp>();
-    if (!get)
-      return moveLast(weight);
+    Value made =
+        get ? moveWeight(get, getLastOrder(getType(weight).getRank()), ".channels_last") : Value();
+    return made ? made : moveLast(weight);
+  }
+
+  /// A weight with its dimensions in another order; null if its sharding is not known.
+  Value moveWeight(loom::GetWeightOp get, ArrayRef<int64_t> order, StringRef suffix) {
     auto sharding = dyn_cast_or_null<dist::ShardingAttr>(get.getShardingAttr());
     if (get.getShardingAttr() && !sharding)
-      return moveLast(weight);
-    SmallVector<int64_t> order = getLastOrder(getType(weight).getRank());
+      return {};
     if (sharding && !sharding.getDims().empty())
       sharding = dist::ShardingAttr::get(get.getContext(), sharding.getMesh(),
                                          reorder<dist::DimShardingAttr>(sharding.getDims(), order),
                                          sharding.getUnreduced(), sharding.getReduction());
     OpBuilder builder(get);
-    RankedTensorType type = getType(weight);
-    auto made = loom::GetWeightOp::create(
-        builder, get.getLoc(),
-        RankedTensorType::get(reorder(type.getShape(), order), type.getElementType()),
-        FlatSymbolRefAttr::get(deriveWeight(get.getNameAttr())), sharding, getPlainLayout(type));
-    return made.getOutput();
+    RankedTensorType type = getType(get);
+    StringAttr derived = deriveWeight(get.getNameAttr(), order, suffix);
+    return loom::GetWeightOp::create(
+        builder, get.getLoc(), type.clone(reorder(type.getShape(), order)),
+        FlatSymbolRefAttr::get(derived), sharding, getPlainLayout(type));
   }
 
   static loom::LayoutAttr getPlainLayout(RankedTensorType type) {
@@ -139,14 +218,15 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
     return loom::LayoutAttr::get(type.getContext(), order, 0);
   }
 
-  /// Declares the weight or derived tensor `name` with the channels last as a derived tensor.
-  StringAttr deriveWeight(FlatSymbolRefAttr name) {
-    StringAttr &known = weights[name];
+  /// Declares the weight or derived tensor `name` in another order, which `suffix` names, as a
+  /// derived tensor.
+  StringAttr deriveWeight(FlatSymbolRefAttr name, ArrayRef<int64_t> order, StringRef suffix) {
+    std::string symbol = (name.getValue() + suffix).str();
+    StringAttr &known = weights[StringAttr::get(name.getContext(), symbol)];
     if (known)
       return known;
     ModuleOp module = getOperation();
     Operation *source = SymbolTable::lookupSymbolIn(module, name);
-    std::string symbol = name.getValue().str() + ".channels_last";
     while (SymbolTable::lookupSymbolIn(module, symbol))
       symbol += "_";
     known = StringAttr::get(module.getContext(), symbol);
@@ -155,8 +235,7 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
     auto derived = dyn_cast<loom::DerivedOp>(source);
     RankedTensorType type =
         derived ? derived.getTensorType() : cast<loom::WeightOp>(source).getTensorType();
-    SmallVector<int64_t> order = getLastOrder(type.getRank());
-    auto moved = RankedTensorType::get(reorder(type.getShape(), order), type.getElementType());
+    RankedTensorType moved = type.clone(reorder(type.getShape(), order));
     loom::DerivedOp made;
     if (derived) {
       made = cast<loom::DerivedOp>(builder.clone(*derived));
@@ -201,6 +280,10 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
       return sinkBelow(concatenate);
     if (auto slice = dyn_cast<loom::SliceOp>(op))
       return sinkBelow(slice);
+    if (auto reshape = dyn_cast<loom::ReshapeOp>(op))
+      return sinkBelow(reshape);
+    if (auto gather = dyn_cast<loom::GatherOp>(op))
+      return sinkBelow(gather);
     auto isMoved = [&](Value value) { return matchTranspose(value, first) != nullptr; };
     auto isFree = [&](Value value) {
       auto constant = value.getDefiningOp<loom::ConstantOp>();
@@ -221,27 +304,56 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
     op->getResult(0).replaceAllUsesWith(transposeTo(builder, copy->getResult(0), first));
   }
 
-  /// Handles what is exchanged along the edges of pictures; other collectives have a dimension of
-  /// their own, along which their data is contiguous.
+  /// Handles what is exchanged along the edges of pictures, and sums, which have no order; other
+  /// collectives have a dimension of their own, along which their data is contiguous.
   void sinkBelow(dist::DoneOp op) {
     auto start = op.getFuture().getDefiningOp<dist::StartOp>();
-    auto permute = start ? dyn_cast<dist::PermuteOp>(start.getBody().front().front()) : nullptr;
-    if (!permute || !start->hasOneUse())
+    if (!start || !start->hasOneUse() || op.getOutputs().size() != 1)
       return;
-    int64_t rank = getType(permute.getOutput()).getRank();
-    Value source = rank < 3 ? Value() : matchTranspose(permute.getInput(), getFirstOrder(rank));
-    if (!source)
-      return;
-    permute.getInputMutable().assign(source);
-    permute.getOutput().setType(getType(source));
-    start.getFuture().setType(dist::FutureType::get(op.getContext(), {source.getType()}));
-    OpBuilder builder(op->getBlock(), std::next(op->getIterator()));
+    Operation &sent = start.getBody().front().front();
     Value output = op.getOutputs().front();
     auto transposed = cast<RankedTensorType>(output.getType());
+    int64_t rank = transposed.getRank();
+    Value source = isa<dist::PermuteOp, dist::AllReduceOp>(sent) && rank >= 3
+                       ? matchTranspose(sent.getOperand(0), getFirstOrder(rank))
+                       : Value();
+    if (!source)
+      return;
+    sent.setOperand(0, source);
+    sent.getResult(0).setType(source.getType());
+    start.getFuture().setType(dist::FutureType::get(op.getContext(), {source.getType()}));
+    OpBuilder builder(op->getBlock(), std::next(op->getIterator()));
     output.setType(source.getType());
     auto whole =
         loom::TransposeOp::create(builder, op.getLoc(), transposed, output, getFirstOrder(rank));
     output.replaceAllUsesExcept(whole, whole);
+  }
+
+  /// Handles a device's part of a value: one of [..., parts, size, ...].
+  void sinkBelow(loom::GatherOp op) {
+    auto parts = op.getInput().getDefiningOp<loom::ReshapeOp>();
+    RankedTensorType type = getType(op.getOutput());
+    int64_t rank = type.getRank(), dim = op.getDim();
+    Value source = parts && getType(parts.getInput()).getRank() == rank
+                       ? matchTranspose(parts.getInput(), getFirstOrder(rank))
+                       : Value();
+    if (!source || getType(op.getIndices()).getRank() != 0)
+      return;
+    SmallVector<int64_t> last = getLastOrder(rank), whole(type.getShape());
+    int64_t count = getType(parts.getOutput()).getDimSize(dim),
+            place = llvm::find(last, dim) - last.begin();
+    whole[dim] *= count;
+    if (getType(parts.getInput()).getShape() != ArrayRef<int64_t>(whole))
+      return;
+    SmallVector<int64_t> split(getType(source).getShape());
+    split[place] = type.getDimSize(dim);
+    split.insert(split.begin() + place, count);
+    OpBuilder builder(op);
+    Value apart = loom::ReshapeOp::create(builder, parts.getLoc(), type.clone(split), source);
+    auto made =
+        loom::GatherOp::create(builder, op.getLoc(), type.clone(reorder(type.getShape(), last)),
+                               apart, op.getIndices(), place);
+    op.replaceAllUsesWith(transposeTo(builder, made.getOutput(), getFirstOrder(rank)));
   }
 
   void sinkBelow(loom::PadOp op) {
@@ -313,6 +425,37 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
     op.getOutput().replaceAllUsesWith(transposeTo(builder, made, getFirstOrder(rank)));
   }
 
+  void sinkBelow(loom::ReshapeOp op) {
+    std::optional<WindowPlacing> placing = matchPlacing(op);
+    RankedTensorType type = getType(op.getOutput());
+    int64_t rank = type.getRank();
+    Value source =
+        placing ? matchTranspose(placing->split.getInput(), getFirstOrder(rank)) : Value();
+    if (!source)
+      return;
+    ArrayRef<int64_t> parts = placing->parts;
+    int64_t spatial = placing->getSpatialRank();
+    // [N, spatial..., C, window...], or [N, spatial..., window..., C].
+    bool isReordered = reordered.contains(source);
+    SmallVector<int64_t> split{parts[0]}, order{0};
+    llvm::append_range(split, parts.drop_front(rank));
+    if (!isReordered)
+      split.push_back(parts[1]);
+    llvm::append_range(split, parts.slice(2, spatial));
+    if (isReordered)
+      split.push_back(parts[1]);
+    for (int64_t i = 0; i < spatial; ++i)
+      order.append({1 + i, 1 + spatial + i + (isReordered ? 0 : 1)});
+    order.push_back(isReordered ? 2 * spatial + 1 : spatial + 1);
+    OpBuilder builder(op);
+    Value whole =
+        loom::ReshapeOp::create(builder, placing->split.getLoc(), type.clone(split), source);
+    Value made = loom::ReshapeOp::create(builder, op.getLoc(),
+                                         type.clone(reorder(type.getShape(), getLastOrder(rank))),
+                                         transposeTo(builder, whole, order));
+    op.getOutput().replaceAllUsesWith(transposeTo(builder, made, getFirstOrder(rank)));
+  }
+
   /// Handles reductions over each channel's windows, or over all its elements.
   void sinkBelow(loom::ReduceOp op) {
     auto window = op.getInput().getDefiningOp<loom::WindowOp>();
@@ -375,7 +518,8 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
   }
 
   llvm::DenseMap<Value, Value> moved;
-  llvm::DenseMap<Attribute, StringAttr> weights;
+  llvm::DenseMap<Attribute, StringAttr> weights; ///< by the name that they should have
+  llvm::DenseSet<Value> reordered;               ///< results whose channels are windows first
 };
 
 } // namespace

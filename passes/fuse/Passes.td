@@ -64,8 +64,10 @@ def ChannelsLast : Pass<"plan-channels-last", "::mlir::ModuleOp"> {
   let description = [{
     Convolutions of f16, bf16 and TF32 read and write [N, spatial..., C]; their weights are transposed by the
     prologue. With `f32` so do all others, whose weights oneDNN packs. Transposes between two convolutions
-    cancel, also across elementwise operations, concatenations, slices, padding, exchanged halos and reductions
-    of windows or of all spatial dimensions; what is left stands before the first and after the last.
+    cancel, also across elementwise operations, concatenations, slices, padding, a device's part of a value, exchanged
+    halos, sums over devices, and reductions of windows or of all spatial dimensions; what is left stands before the
+    first and after the last. Where a convolution's channels become windows of a larger picture, as at the end of a
+    transposed convolution, its weight has the windows before the channels, so that these stay together.
 
     Input:
 

@@ -149,21 +149,6 @@ static std::optional<SmallVector<int64_t>> applyStep(Operation *op, ArrayRef<int
   return result;
 }
 
-/// True for values that a step computes, which are in the arena.
-static bool isComputed(Value value) {
-  Operation *op = value.getDefiningOp();
-  while (isa_and_nonnull<loom::ReshapeOp>(op))
-    op = op->getOperand(0).getDefiningOp();
-  return op && !isa<loom::GetWeightOp, loom::ConstantOp, dist::AxisIndexOp>(op);
-}
-
-/// Whether libraries and kernels read `base` from that element on as fast as from the first.
-static bool isAligned(Value base, int64_t offset) {
-  int64_t bytes = loom::getByteSize(
-      RankedTensorType::get({}, cast<RankedTensorType>(base.getType()).getElementType()));
-  return offset * bytes % loom::kViewAlignment == 0;
-}
-
 SmallVector<StridedView> traceViews(Value value) {
   SmallVector<StridedView> views;
   SmallVector<Operation *> path;
@@ -174,7 +159,7 @@ SmallVector<StridedView> traceViews(Value value) {
     for (Operation *op : llvm::reverse(path))
       if (strides)
         strides = applyStep(op, *strides, offset);
-    if (strides && (offset == 0 || (isComputed(base) && isAligned(base, offset))))
+    if (strides && (offset == 0 || (loom::isComputed(base) && loom::isAligned(base, offset))))
       views.push_back({base, *strides, offset, scale, path});
     Operation *op = base.getDefiningOp();
     if (!op)
@@ -201,23 +186,6 @@ Value makeViewBase(OpBuilder &builder, Value base, int64_t offset) {
   return loom::SliceOp::create(builder, base.getLoc(), getVector(elements - offset), base,
                                ArrayRef<int64_t>{offset}, ArrayRef<int64_t>{elements},
                                ArrayRef<int64_t>{1});
-}
-
-bool isMemoryView(loom::SliceOp slice) {
-  SmallVector<int64_t> strides = loom::getRowMajorStrides(getShape(slice.getInput()));
-  int64_t offset = 0;
-  bool isRun = true; // the leading dimensions so far have one element each
-  for (auto [start, step, stride, size, part] :
-       llvm::zip_equal(slice.getStarts(), slice.getStrides(), strides, getShape(slice.getInput()),
-                       slice.getType().getShape())) {
-    if (step != 1 || (part != size && !isRun))
-      return false;
-    isRun &= part == 1;
-    offset += start * stride;
-  }
-  // Prologues have kernels only.
-  return slice->getParentOfType<func::FuncOp>() && isComputed(slice.getInput()) &&
-         isAligned(slice.getInput(), offset);
 }
 
 } // namespace gridloom

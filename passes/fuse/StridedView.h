@@ -42,11 +42,8 @@ llvm::SmallVector<StridedView> traceViews(mlir::Value value);
 /// as a vector, which costs nothing.
 mlir::Value makeViewBase(mlir::OpBuilder &builder, mlir::Value base, int64_t offset);
 
-/// True for slices that are only addresses: consecutive elements of a computed value, from a
-/// multiple of 16 bytes on.
-bool isMemoryView(loom::SliceOp slice);
-
 using loom::getFloatSplat;
+using loom::isMemoryView;
 
 /// The operand and factor of a multiplication or division by a splat.
 std::optional<std::pair<mlir::Value, double>> matchScale(mlir::Operation *op);

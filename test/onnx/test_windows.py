@@ -94,6 +94,25 @@ def draw_transposed(rng):
     return make_model(helper.make_node("ConvTranspose", ["x", "w"], [], **attributes), x, constants, 11), x
 
 
+def draw_disjoint(rng):
+    """Transposed convolutions whose windows do not overlap."""
+    rank = int(rng.integers(1, 4))
+    groups = int(rng.choice([1, 1, 2]))
+    channels = groups * int(rng.integers(1, 4))
+    sizes = [int(rng.integers(1, 4)) for _ in range(rank)]
+    sizes[0] = max(sizes[0], 2)
+    attributes = {"group": groups, "strides": sizes}
+    if rng.integers(2):
+        attributes["pads"] = [int(rng.integers(0, size + 1)) for size in sizes * 2]
+    constants = {"w": random(rng, [channels, int(rng.integers(1, 4)), *sizes])}
+    inputs = ["x", "w"]
+    if rng.integers(2):
+        inputs.append("b")
+        constants["b"] = random(rng, [groups * constants["w"].shape[1]])
+    x = random(rng, [int(rng.integers(1, 3)), channels, *(int(rng.integers(3, 7)) for _ in range(rank))])
+    return make_model(helper.make_node("ConvTranspose", inputs, [], **attributes), x, constants, 11), x
+
+
 def draw_pool(rng):
     op = str(rng.choice(["MaxPool", "AveragePool", "LpPool"]))
     rank = int(rng.integers(1, 4))
@@ -162,6 +181,7 @@ def draw_grid(rng):
 DRAWS = {
     "conv": draw_conv,
     "transposed": draw_transposed,
+    "disjoint": draw_disjoint,
     "pool": draw_pool,
     "resize": draw_resize,
     "old": draw_old,

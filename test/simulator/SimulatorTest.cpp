@@ -98,6 +98,31 @@ TEST_F(SimulatorTest, EveryKernelIsLaunched) {
   EXPECT_NEAR(runs[0].stats.compute, 4e3 * each, 1e-5);
 }
 
+TEST_F(SimulatorTest, KernelsReadOnlyTheSlicesTheyUse) {
+  auto runs = simulate(R"(
+  plan.kernel @cut {
+  ^bb0(%a: tensor<16xf32>):
+    %0 = loom.slice %a [4] to [8] by [1] : (tensor<16xf32>) -> tensor<4xf32>
+    %1 = loom.negate %0 : tensor<4xf32>
+    loom.yield %1 : tensor<4xf32>
+  }
+  plan.program @main {
+    %x = plan.buffer input "x" {bytes = 64 : i64} : <tensor<16xf32>>
+    %y = plan.buffer output "y" {bytes = 16 : i64} : <tensor<4xf32>>
+    plan.block {
+      plan.launch @cut ins(%x : !plan.buffer<tensor<16xf32>>) outs(%y : !plan.buffer<tensor<4xf32>>) on compute
+    }
+  } {entry = "main", dims = {batch = 8 : i64}, stage = 0 : i64, arena_bytes = 0 : i64}
+)");
+  ASSERT_EQ(runs.size(), 1u);
+  SymbolTableCollection symbols;
+  module->walk([&](plan::LaunchOp op) {
+    cluster::Work work = plan::getWork(op, symbols);
+    EXPECT_EQ(work.readBytes, 16);
+    EXPECT_EQ(work.writtenBytes, 16);
+  });
+}
+
 TEST_F(SimulatorTest, MemoryIsWhatIsLive) {
   auto runs = simulate(program(
       block(launch("%x", "%a") + launch("%a", "%b") + launch("%b", "%c") + launch("%c", "%y"))));
