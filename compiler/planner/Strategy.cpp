@@ -94,9 +94,13 @@ std::string Choice::describe() const {
   auto measured =
       llvm::count_if(candidates, [](const Candidate &c) { return c.measuredSeconds > 0; });
   size_t left = countLeft();
-  return "fastest of " + std::to_string(candidates.size()) + " candidates, " +
-         std::to_string(simulated) + " simulated" +
-         (measured ? ", " + std::to_string(measured) + " measured" : "") +
+  const Candidate *chosen = getChosen();
+  bool isFastest = measured || !chosen || llvm::none_of(candidates, [&](const Candidate &c) {
+                     return c.simulatedSeconds > 0 && c.simulatedSeconds < chosen->simulatedSeconds;
+                   });
+  return (isFastest ? "fastest of " : "waits least for messages among the fastest of ") +
+         std::to_string(candidates.size()) + " candidates, " + std::to_string(simulated) +
+         " simulated" + (measured ? ", " + std::to_string(measured) + " measured" : "") +
          (left ? ", " + std::to_string(left) + " left" : "");
 }
 

@@ -33,6 +33,10 @@ struct TrialPlan {
   double getExposedSeconds() const;
 };
 
+/// Plans whose simulated times differ by less than this factor are as fast: no prediction is more
+/// exact.
+inline constexpr double kAsFast = 1.002;
+
 /// When planning stops and takes the best candidate so far. It goes on in any case until one fits.
 struct PlanLimits {
   /// Whether time is over. Stays true once it is; called from several threads. May be null.

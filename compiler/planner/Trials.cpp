@@ -596,11 +596,19 @@ bool Trials::isLeft(size_t index) const {
          llvm::none_of(tried, [&](Candidate *other) { return areAlike(*other, candidate); });
 }
 
-/// The fastest that was simulated and fits; of equal ones the first, which has the least sum.
+/// The fastest that was simulated and fits; of those that are as fast, the one that would be if all
+/// waits for messages were twice as long. Of equal ones the first, which has the least sum.
 Candidate &Trials::findBest() const {
-  return **std::min_element(tried.begin(), tried.end(), [](auto *a, auto *b) {
-    return a->simulatedSeconds < b->simulatedSeconds;
-  });
+  double fastest = std::numeric_limits<double>::infinity();
+  for (const Candidate *candidate : tried)
+    fastest = std::min(fastest, candidate->simulatedSeconds);
+  auto getRisk = [&](const Candidate *candidate) {
+    return candidate->simulatedSeconds <= kAsFast * fastest
+               ? candidate->simulatedSeconds + candidate->trial->getExposedSeconds()
+               : std::numeric_limits<double>::infinity();
+  };
+  return **std::min_element(tried.begin(), tried.end(),
+                            [&](auto *a, auto *b) { return getRisk(a) < getRisk(b); });
 }
 
 /// A search counts all messages in full. If the best candidate is one and leaves many exposed,
