@@ -64,7 +64,8 @@ bool isLibraryConvolution(ConvolutionOp op, ConvolutionLibrary library);
 struct Libraries {
   bool attention = false; ///< in 16 bits
   ConvolutionLibrary convolutions = ConvolutionLibrary::Forward;
-  bool epilogues = false; ///< of a product, residuals and activations; biases always
+  bool epilogues = false; ///< residuals, and activations of products; biases and relu of
+                          ///< convolutions always
 
   bool mergesProducts = false; ///< of one operand and several weights
 
