@@ -425,10 +425,13 @@ void Trainer::evaluate() {
   evaluationsBefore = history;
   evaluatedCursor = result.progress.cursor;
   record.isBest = loss < history.bestLoss;
-  if (record.isBest)
-    history = {loss, record.taken, 0};
-  else
-    ++history.sinceBest;
+  if (record.isBest) {
+    history.bestLoss = loss;
+    history.bestStep = record.taken;
+  }
+  history.sinceBest = record.isBest ? 0 : history.sinceBest + 1;
+  history.atLastStep = history.lastStep == record.taken ? history.atLastStep + 1 : 1;
+  history.lastStep = record.taken;
   result.stoppedEarly = setup.settings.patience && history.sinceBest >= setup.settings.patience;
   result.evaluation = record;
   if (observer)

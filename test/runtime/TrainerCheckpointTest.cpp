@@ -299,6 +299,22 @@ TEST_F(TrainerCheckpoint, AnEvaluationCountsOnceAfterAnError) {
   EXPECT_EQ(saved.evaluations.sinceBest, bad - 2);
 }
 
+/// After a step that is not taken, as many steps are taken as at the evaluation before it.
+TEST_F(TrainerCheckpoint, EvaluationsOfOneNumberOfStepsAreCounted) {
+  writeData(evalData, 4);
+  writeData(data, batch, {3});
+  settings.evalData = evalData;
+  settings.evalEvery = 1;
+  settings.steps = 3;
+  settings.skipNonFinite = true;
+  settings.checkpoints = checkpoints;
+  EXPECT_THAT(train().recorders[0].evaluations, testing::SizeIs(3));
+  Checkpoint saved = Checkpoint::read(getCheckpointFolder(checkpoints, 0));
+  EXPECT_TRUE(saved.isEvaluated);
+  EXPECT_EQ(saved.evaluations.lastStep, 0);
+  EXPECT_EQ(saved.evaluations.atLastStep, 2); // the third one follows the checkpoint
+}
+
 TEST_F(TrainerCheckpoint, ASchedulesStepsAreThoseOfOneBatchSize) {
   settings.steps = 2;
   settings.checkpoints = checkpoints;
