@@ -177,7 +177,8 @@ static void addRunOptions(CLI::App &verb, TrainSettings &settings) {
           "folder with a .npy file for each input of the training step, or a .npz file; the "
           "first dimension counts samples")
       ->required()
-      ->type_name("DIR|FILE.npz");
+      ->type_name("DIR|FILE.npz")
+      ->check(notEmpty());
   auto *steps = verb.add_option("--steps", training.steps,
                                 "steps of the whole run, also those before --resume")
                     ->check(count);
