@@ -316,6 +316,11 @@ TEST_F(CApi, ErrorsAreOneLineAndOfTheThread) {
   gridloom_session *second = nullptr;
   EXPECT_EQ(gridloom_session_create(plan, &options, &second), GRIDLOOM_INVALID_ARGUMENT);
   EXPECT_THAT(gridloom_last_error(), HasSubstr("options.size"));
+  options.size = sizeof(options);
+  const int four = 4; // ranks, as somebody may take it
+  std::memcpy(&options.ranks, &four, sizeof four);
+  EXPECT_EQ(gridloom_session_create(plan, &options, &second), GRIDLOOM_INVALID_ARGUMENT);
+  EXPECT_THAT(gridloom_last_error(), HasSubstr("options.ranks is neither"));
 }
 
 TEST_F(CApi, ThePlanMayGoFirst) {
