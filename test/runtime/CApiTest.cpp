@@ -14,6 +14,7 @@
 #include "test/TestKeys.h"
 
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
