@@ -22,7 +22,8 @@ from .session import Progress, Session, load, to_numpy
 
 _LEARNING_RATE = "learning_rate"
 _STEP = "train/step"
-_ITERATION = "train/iteration"  # attempts at steps, in plans that draw random numbers
+# States that a step changes even if it is not taken: attempts, which random numbers depend on, and a dynamic scale of the loss.
+_ATTEMPTS = ("train/iteration", "train/loss_scale", "train/good_steps")
 _LOSS_SCALE = "loss_scale"
 _COUNT = ".count"  # suffix of a metric's divisor
 _LOCK_PATIENCE = 3.0  # seconds to wait for the lock of a run that was killed
@@ -77,6 +78,7 @@ class Trainer:
         self._owns_session = not isinstance(plan, Session)
         self.session = load(plan, **{"check_indices": True, **options}) if self._owns_session else plan
         self.step_count = int(self.session.get_state(_STEP))
+        self._attempts = [name for name, state in self.session.states.items() if name in _ATTEMPTS and state.role == "run"]
         self.cursor = 0
         self._samples = 0
         self._order = None  # the samples of the current batch, if `fit` has arrays
@@ -186,11 +188,12 @@ class Trainer:
             before, begin = self.cursor, time.perf_counter()
             if (batch := next(batches, None)) is None:
                 break
+            attempt = {name: self.session.get_state(name) for name in self._attempts}
             results = self.step(batch)
             history.append(results)
             skipped = 0 if results["committed"] or self._is_scale_too_large(results) else skipped + 1
             if skipped and (on_nan == "stop" or skipped == _MOST_SKIPPED):
-                self._refuse(results, before, skipped)
+                self._refuse(results, before, skipped, attempt)
             if not results["committed"]:
                 continue
             if self._events:
@@ -351,12 +354,11 @@ class Trainer:
                     f"0 to {use['classes'] - 1}" + ("" if ignored is None else f" and ignores {ignored}")
                 )
 
-    def _refuse(self, results: dict, before: int, skipped: int) -> None:
+    def _refuse(self, results: dict, before: int, skipped: int, attempt: Mapping) -> None:
         times = "" if skipped == 1 else f", nor were the {skipped - 1} before it"
-        after, self.cursor = self.cursor, before  # samples of a step not taken are read again, with the same random numbers
-        attempts = self.session.states.get(_ITERATION)
-        if attempts is not None and attempts.dtype == np.int64:  # a weight may have this name
-            self.session.set_state(_ITERATION, self.session.get_state(_ITERATION) - 1)
+        after, self.cursor = self.cursor, before  # samples of a step not taken are read again, with the same random numbers and scale
+        for name, value in attempt.items():
+            self.session.set_state(name, value)
         raise FloatingPointError(
             f"step {self.step_count + 1}, of samples {before} to {after - 1}, was not taken{times}: its loss is "
             f"{results['loss']:g}, the norm of its gradients {results.get('gradient_norm', math.nan):g}; on_nan='skip' goes on"

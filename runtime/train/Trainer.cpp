@@ -10,6 +10,7 @@
 #include "runtime/core/Error.h"
 #include "runtime/core/IndexCheck.h"
 #include "runtime/core/PlanQueries.h"
+#include "runtime/core/plan.pb.h"
 #include "support/Sha256.h"
 
 #include <algorithm>
@@ -259,6 +260,7 @@ void Trainer::takeStep() {
   int64_t following = progress.cursor + setup.step.batch;
   if (following < setup.end)
     prefetch(following);
+  keepAttempt();
   try {
     record.values = runEntry(kTrainEntry, setup.step, batch);
   } catch (const Error &error) {
@@ -316,20 +318,25 @@ static std::string findNonFinite(const TrainedEntry::Batch &batch) {
 
 static std::string formatNumber(double value) {
   char text[64];
-  snprintf(text, sizeof text, "%g", value);
+  snprintf(text, sizeof text, "%g", std::isnan(value) ? NAN : value); // without its sign
   return text;
 }
 
-/// Collective. Takes back what a step that is not taken changes: an attempt that is made again
-/// draws the same random numbers.
-void Trainer::takeBackAttempt() {
-  auto state = setup.states.find(kIteration); // a weight may have this name
-  if (state == setup.states.end() || state->second.type != DataType::I64 ||
-      !state->second.shape.empty())
+/// Keeps what takeBackAttempt sets; not if the run goes on after such a step.
+void Trainer::keepAttempt() {
+  const Plan &plan = *setup.plan;
+  if (setup.settings.skipNonFinite)
     return;
-  HostArray attempts = session.gatherStateToAll(kIteration);
-  --attempts.as<int64_t>()[0];
-  session.setGlobalState(kIteration, attempts);
+  for (const schema::State &state :
+       plan.getStage(plan.getMesh().getStage(session.getRank())).states())
+    if (state.role() == schema::COUNTER && std::ranges::count(kAttemptStates, state.name()))
+      beforeAttempt[state.name()] = session.getState(state.name());
+}
+
+/// Takes back what a step that is not taken changes: an attempt that is made again is the same.
+void Trainer::takeBackAttempt() {
+  for (const auto &[name, value] : beforeAttempt)
+    session.setState(name, value);
 }
 
 /// Reports a step that was not taken, or ends the run.
