@@ -192,15 +192,16 @@ std::string Trainer::saveBeforeError() {
   return result.checkpoint.empty() ? "" : "; --resume continues from " + result.checkpoint.string();
 }
 
-/// The error of data that nothing ran on, with its remedy: the states are saved. All ranks read the
-/// same data and come here.
+/// The error of data or of a step that changed nothing, with its remedy: the states are saved. All
+/// ranks read the same data and come here.
 Error Trainer::refuseData(const Error &error) {
   if (error.getCode() != ErrorCode::InvalidArgument) // perhaps only this rank cannot read it
     return error;
   try {
     return {error.getCode(), error.what() + saveBeforeError()};
-  } catch (const Error &) {
-    return error;
+  } catch (const Error &failure) { // on rank 0, whose end is the others' error
+    bool isOwn = failure.getCode() == ErrorCode::InvalidArgument;
+    return {error.getCode(), error.what() + (isOwn ? std::string("; ") + failure.what() : "")};
   }
 }
 
@@ -357,8 +358,7 @@ void Trainer::refuseStep(const StepRecord &record, const Batch &batch) {
   if (observer)
     observer->onStep(record);
   takeBackAttempt(); // all other states are those before the step
-  throw Error(ErrorCode::InvalidArgument,
-              line + "; --on-nan skip goes on without it" + saveBeforeError());
+  throw refuseData({ErrorCode::InvalidArgument, line + "; --on-nan skip goes on without it"});
 }
 
 //===----------------------------------------------------------------------===//

@@ -135,6 +135,14 @@ TEST_F(TrainerCheckpoint, ACheckpointThatCannotBeWrittenEndsTheRun) {
   Checkpoint::read(getCheckpointFolder(folder.getPath() / "moved", left.back())); // is whole
 }
 
+TEST_F(TrainerCheckpoint, AStepThatIsNotTakenIsReportedWhereNothingCanBeSaved) {
+  writeData(data, batch, {3});
+  settings.checkpoints = checkpoints;
+  writeFile(checkpoints, ""); // in the way
+  EXPECT_THAT(train().error, AllOf(HasSubstr("step 1 (samples 0 to 3 of epoch 1) is not taken"),
+                                   HasSubstr("; no checkpoint is saved: cannot make the folder")));
+}
+
 /// Pages of memory that the system has given already, which copying to takes no time for.
 static size_t countPages(const HostArray &array) {
   const size_t page = size_t(sysconf(_SC_PAGESIZE));
