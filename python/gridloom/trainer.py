@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import math
+import operator
 import os
 import re
 import shutil
@@ -61,7 +62,7 @@ class Trainer:
             raise ValueError("a Trainer has all ranks in its process; 'gridloom train' has a process for each")
         if isinstance(plan, Session) and options:
             raise ValueError(f"{_list_names(options)}: the session was loaded without; options belong in the call of gridloom.load")
-        if not 0 <= seed < 1 << 64:
+        if not _is_whole(seed, 0) or seed >= 1 << 64:
             raise ValueError(f"seed is {seed}; it is an integer from 0 to 2**64 - 1")
         given = plan.plan if isinstance(plan, Session) else Plan.read(plan)
         self._inputs = {entry: _list_inputs(given, entry) for entry in ("train_step", "eval")}
@@ -155,9 +156,12 @@ class Trainer:
         if on_nan not in ("stop", "skip"):
             raise ValueError(f"on_nan {on_nan!r} is not one of stop, skip")
         for name, number in (("steps", steps), ("epochs", epochs), ("eval_every", eval_every), ("checkpoint_every", checkpoint_every),
-                             ("histograms_every", histograms_every)):  # fmt: skip
-            if number is not None and number < 1:
-                raise ValueError(f"{name} is {number}; it is 1 or more")
+                             ("histograms_every", histograms_every), ("batch_size", batch_size)):  # fmt: skip
+            if number is not None and not _is_whole(number, 1):
+                raise ValueError(f"{name} is {number!r}; it is an integer of 1 or more")
+        for name, path in (("checkpoint_dir", checkpoint_dir), ("log_dir", log_dir), ("resume", resume)):
+            if path == "":  # would be the current folder
+                raise ValueError(f"{name} is empty; name a folder, or leave it out")
         if checkpoint_every is not None and checkpoint_dir is None:
             raise ValueError("checkpoint_every needs checkpoint_dir, the folder for checkpoints")
         if histograms_every is not None and log_dir is None:
@@ -563,6 +567,13 @@ def _default_rate(plan: Plan) -> float:
     if plan.training is None:
         raise ValueError(f"{plan.path} names no learning rate; give lr")
     return float(plan.training["learning_rate"])
+
+
+def _is_whole(number, least: int) -> bool:
+    try:
+        return operator.index(number) >= least
+    except TypeError:
+        return False
 
 
 def _list_names(names: Iterable[str]) -> str:
