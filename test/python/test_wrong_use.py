@@ -70,6 +70,7 @@ def refused(tools, *arguments, code: int = 1) -> str:
         (["inspect", "m.plan", "all"], "no view 'all'; the views are summary, collectives, "),
         (["inspect", "kernels"], "kernels is a view: write gridloom inspect PLAN kernels; see gridloom inspect --help"),
         (["bench", "all_reduce", "--iter=2"], "no option --iter; did you mean '--iters'? see gridloom bench all_reduce --help"),
+        (["bench", "all_reduce", "--max-bytes=-1"], "--max-bytes: Value -1 not in range 0 to "),
         (["run", "m.plan", "--timeout", "nan"], "--timeout: Value nan is not a number; see gridloom run --help"),
         (["run", "m.plan", "--seed=-1"], "--seed: Value -1 is not a whole number from 0; see gridloom run --help"),
         (["generate", "m.plan", "--tokens=1", "--temperature=-nan"], "--temperature: Value -nan is not a number; see"),
