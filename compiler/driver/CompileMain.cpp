@@ -100,7 +100,8 @@ static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
                   "'past_*=present_*'")
       ->type_name("INPUT=OUTPUT")
       ->allow_extra_args(false);
-  verb.add_option("--mesh", options.mesh, "mesh axes in rank order, e.g. data=2,model=2,pipe=2");
+  verb.add_option("--mesh", options.mesh, "mesh axes in rank order, e.g. data=2,model=2,pipe=2")
+      ->check(notEmpty());
   auto *devices = verb.add_option(
       "--devices", options.devices,
       "number and kind of devices, e.g. 4 or 8xH100-80GB, on as many of the hosts that they are "

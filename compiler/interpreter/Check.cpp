@@ -617,6 +617,10 @@ static std::string findMisuse(const CheckOptions &options) {
   if (options.exact || options.allPhases)
     return std::string(options.exact ? "--exact" : "--all-phases") +
            " compares programs that are interpreted; leave it out, or take --oracle interpreter";
+  if (options.oracle == "1rank" && !options.requireSignature.empty())
+    return "compiles the other one from '" + path +
+           "/ir', which no signature covers; take --oracle interpreter, or leave "
+           "--require-signature out";
   return "";
 }
 

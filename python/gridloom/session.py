@@ -69,6 +69,8 @@ class Session:
         if ranks not in ("in-process", "environment"):
             raise ValueError(f"ranks {ranks!r} is not one of in-process, environment")
         weights = None if weights is None else os.fspath(weights)
+        if weights == "":
+            raise ValueError("weights is empty; name a file, or leave it out")
         threads = _whole("threads", threads, 4096)
         init_seed = None if init_seed is None else _whole("init_seed", init_seed, 2**64 - 1)
         if not 0.001 <= deadline <= 1e6:

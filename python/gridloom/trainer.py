@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import math
+import operator
 import os
 import re
 import shutil
@@ -22,7 +23,8 @@ from .session import Progress, Session, load, to_numpy
 
 _LEARNING_RATE = "learning_rate"
 _STEP = "train/step"
-_ITERATION = "train/iteration"  # attempts at steps, in plans that draw random numbers
+# States that a step changes even if it is not taken: attempts, which random numbers depend on, and a dynamic scale of the loss.
+_ATTEMPTS = ("train/iteration", "train/loss_scale", "train/good_steps")
 _LOSS_SCALE = "loss_scale"
 _COUNT = ".count"  # suffix of a metric's divisor
 _LOCK_PATIENCE = 3.0  # seconds to wait for the lock of a run that was killed
@@ -60,7 +62,7 @@ class Trainer:
             raise ValueError("a Trainer has all ranks in its process; 'gridloom train' has a process for each")
         if isinstance(plan, Session) and options:
             raise ValueError(f"{_list_names(options)}: the session was loaded without; options belong in the call of gridloom.load")
-        if not 0 <= seed < 1 << 64:
+        if not _is_whole(seed, 0) or seed >= 1 << 64:
             raise ValueError(f"seed is {seed}; it is an integer from 0 to 2**64 - 1")
         given = plan.plan if isinstance(plan, Session) else Plan.read(plan)
         self._inputs = {entry: _list_inputs(given, entry) for entry in ("train_step", "eval")}
@@ -77,6 +79,7 @@ class Trainer:
         self._owns_session = not isinstance(plan, Session)
         self.session = load(plan, **{"check_indices": True, **options}) if self._owns_session else plan
         self.step_count = int(self.session.get_state(_STEP))
+        self._attempts = [name for name, state in self.session.states.items() if name in _ATTEMPTS and state.role == "run"]
         self.cursor = 0
         self._samples = 0
         self._order = None  # the samples of the current batch, if `fit` has arrays
@@ -153,9 +156,12 @@ class Trainer:
         if on_nan not in ("stop", "skip"):
             raise ValueError(f"on_nan {on_nan!r} is not one of stop, skip")
         for name, number in (("steps", steps), ("epochs", epochs), ("eval_every", eval_every), ("checkpoint_every", checkpoint_every),
-                             ("histograms_every", histograms_every)):  # fmt: skip
-            if number is not None and number < 1:
-                raise ValueError(f"{name} is {number}; it is 1 or more")
+                             ("histograms_every", histograms_every), ("batch_size", batch_size)):  # fmt: skip
+            if number is not None and not _is_whole(number, 1):
+                raise ValueError(f"{name} is {number!r}; it is an integer of 1 or more")
+        for name, path in (("checkpoint_dir", checkpoint_dir), ("log_dir", log_dir), ("resume", resume)):
+            if path == "":  # would be the current folder
+                raise ValueError(f"{name} is empty; name a folder, or leave it out")
         if checkpoint_every is not None and checkpoint_dir is None:
             raise ValueError("checkpoint_every needs checkpoint_dir, the folder for checkpoints")
         if histograms_every is not None and log_dir is None:
@@ -186,11 +192,12 @@ class Trainer:
             before, begin = self.cursor, time.perf_counter()
             if (batch := next(batches, None)) is None:
                 break
+            attempt = {name: self.session.get_state(name) for name in self._attempts}
             results = self.step(batch)
             history.append(results)
             skipped = 0 if results["committed"] or self._is_scale_too_large(results) else skipped + 1
             if skipped and (on_nan == "stop" or skipped == _MOST_SKIPPED):
-                self._refuse(results, before, skipped)
+                self._refuse(results, before, skipped, attempt)
             if not results["committed"]:
                 continue
             if self._events:
@@ -351,12 +358,11 @@ class Trainer:
                     f"0 to {use['classes'] - 1}" + ("" if ignored is None else f" and ignores {ignored}")
                 )
 
-    def _refuse(self, results: dict, before: int, skipped: int) -> None:
+    def _refuse(self, results: dict, before: int, skipped: int, attempt: Mapping) -> None:
         times = "" if skipped == 1 else f", nor were the {skipped - 1} before it"
-        after, self.cursor = self.cursor, before  # samples of a step not taken are read again, with the same random numbers
-        attempts = self.session.states.get(_ITERATION)
-        if attempts is not None and attempts.dtype == np.int64:  # a weight may have this name
-            self.session.set_state(_ITERATION, self.session.get_state(_ITERATION) - 1)
+        after, self.cursor = self.cursor, before  # samples of a step not taken are read again, with the same random numbers and scale
+        for name, value in attempt.items():
+            self.session.set_state(name, value)
         raise FloatingPointError(
             f"step {self.step_count + 1}, of samples {before} to {after - 1}, was not taken{times}: its loss is "
             f"{results['loss']:g}, the norm of its gradients {results.get('gradient_norm', math.nan):g}; on_nan='skip' goes on"
@@ -561,6 +567,13 @@ def _default_rate(plan: Plan) -> float:
     if plan.training is None:
         raise ValueError(f"{plan.path} names no learning rate; give lr")
     return float(plan.training["learning_rate"])
+
+
+def _is_whole(number, least: int) -> bool:
+    try:
+        return operator.index(number) >= least
+    except TypeError:
+        return False
 
 
 def _list_names(names: Iterable[str]) -> str:

@@ -121,9 +121,12 @@ static int inspectCheckpoint(const CheckpointSettings &settings) {
   return 0;
 }
 
-/// The model that a plan was compiled from; throws if it has changed.
-static fs::path findModel(const std::string &folder) {
+/// The model that the plan was compiled from; throws if it has changed, or if the output is to be
+/// in the plan.
+static fs::path findModel(const CheckpointSettings &settings) {
+  const std::string &folder = settings.plan;
   std::shared_ptr<const Plan> plan = Plan::load(folder, {.requireTarget = false});
+  plan->requireOutside("--output", settings.output);
   const ModelInfo &model = plan->getModel();
   std::string digest = sha256(MappedFile::open(model.path)->getBytes());
   if (digest != model.sha256)
@@ -195,7 +198,7 @@ static int exportCheckpoint(const CheckpointSettings &settings) {
     throw Error(ErrorCode::InvalidArgument, folder.string() + " has no parameters to export");
   std::string model = settings.model;
   if (!settings.plan.empty())
-    model = findModel(settings.plan).string();
+    model = findModel(settings).string();
   if (!model.empty())
     requireWeights(model, parameters, "the checkpoint");
   if (fs::path(settings.output).extension() == ".onnx")

@@ -23,6 +23,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <unistd.h>
 
@@ -442,15 +443,19 @@ static Verb addCollective(CLI::App &app, const Collective &collective) {
   auto settings = std::make_shared<Settings>();
   CLI::App *verb = app.add_subcommand(collective.name, collective.summary);
   auto toBytes = CLI::AsSizeValue(/*kb_is_1000=*/false);
+  // AsSizeValue takes -1 as the largest number.
+  auto isCount = CLI::Range(int64_t(0), std::numeric_limits<int64_t>::max()).description("");
   verb->footer("\nExamples:\n  gridloom bench " + std::string(collective.name) +
                " -b 1K -e 64M -n 4\n      between four CPU ranks\n  gridloom bench " +
                collective.name +
                " -n 8 --transport nccl\n      between eight GPUs, as nccl-tests does");
   verb->add_option("-b,--min-bytes", settings->begin, "smallest size, at least 1")
       ->transform(toBytes)
+      ->check(isCount)
       ->capture_default_str();
   verb->add_option("-e,--max-bytes", settings->end, "largest size")
       ->transform(toBytes)
+      ->check(isCount)
       ->capture_default_str();
   verb->add_option("-f,--factor", settings->factor, "from one size to the next")
       ->check(CLI::Range(2, 1 << 20))

@@ -104,7 +104,10 @@ static int showIr(const Settings &settings) {
   for (const fs::path &dump : dumps) {
     if (getPhase(dump) == settings.phase || dump.stem() == settings.phase) {
       std::ifstream file(dump);
-      std::cout << file.rdbuf();
+      if (file.peek() != EOF) // else << fails
+        std::cout << file.rdbuf();
+      if (file.bad() || !file.is_open())
+        throw Error(ErrorCode::InvalidArgument, dump.string() + ": cannot be read");
       return 0;
     }
     known += (known.empty() ? "" : ", ") + getPhase(dump);
@@ -141,6 +144,9 @@ static int writePage(const Settings &settings, const Plan &plan) {
 static int inspect(const Settings &settings) {
   if (!settings.phase.empty() && settings.view != "ir")
     throw Error(ErrorCode::InvalidArgument, "--phase concerns the view 'ir' only");
+  if (!settings.phase.empty() && settings.format.isJson())
+    throw Error(ErrorCode::InvalidArgument,
+                "--phase " + settings.phase + " prints a program as text; leave --json out");
   std::shared_ptr<const Plan> plan = Plan::load(settings.plan, {.requireTarget = false});
   if (settings.isPage())
     return writePage(settings, *plan);

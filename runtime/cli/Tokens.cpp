@@ -17,18 +17,25 @@ using namespace gridloom::rt;
 
 static Error refuse(const std::string &text) { return {ErrorCode::InvalidArgument, text}; }
 
-/// Parses numbers separated by commas or spaces; `where` is for errors.
+/// Parses numbers separated by spaces, or by a comma; `where` is for errors.
 static std::vector<int64_t> parseLine(const std::string &line, const std::string &where) {
   std::vector<int64_t> tokens;
-  const char *separators = ", \t\r";
-  for (size_t at = line.find_first_not_of(separators); at != std::string::npos;) {
-    size_t end = std::min(line.find_first_of(separators, at), line.size());
+  const char *spaces = " \t\r";
+  bool needsToken = false; // after a comma
+  for (size_t at = line.find_first_not_of(spaces); at != std::string::npos || needsToken;
+       at = line.find_first_not_of(spaces, at)) {
+    size_t end = std::min(line.find_first_of(", \t\r", at), line.size());
+    std::string text = at < end ? line.substr(at, end - at) : "";
     int64_t token = 0;
-    auto [stop, problem] = std::from_chars(line.data() + at, line.data() + end, token);
-    if (problem != std::errc() || stop != line.data() + end || token < 0)
-      throw refuse(where + ": '" + line.substr(at, end - at) + "' is not a token id");
+    auto [stop, problem] = std::from_chars(text.data(), text.data() + text.size(), token);
+    if (text.empty())
+      throw refuse(where + ": a comma lacks a token id beside it");
+    if (problem != std::errc() || stop != text.data() + text.size() || token < 0)
+      throw refuse(where + ": '" + text + "' is not a token id");
     tokens.push_back(token);
-    at = line.find_first_not_of(separators, end);
+    at = std::min(line.find_first_not_of(spaces, end), line.size());
+    needsToken = at < line.size() && line[at] == ',';
+    at += needsToken;
   }
   return tokens;
 }

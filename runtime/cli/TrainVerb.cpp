@@ -53,6 +53,9 @@ Examples:
 Ctrl-C ends after the step at hand, saves a checkpoint if there is a --checkpoint-dir, and exits
 with 130; a second one ends at once. docs/training.md has the format of data and checkpoints.)";
 
+/// What --resume without a value continues, as its help says it.
+static const char *const latestCheckpoint = "the latest in --checkpoint-dir";
+
 namespace {
 
 struct TrainSettings {
@@ -174,7 +177,8 @@ static void addRunOptions(CLI::App &verb, TrainSettings &settings) {
           "folder with a .npy file for each input of the training step, or a .npz file; the "
           "first dimension counts samples")
       ->required()
-      ->type_name("DIR|FILE.npz");
+      ->type_name("DIR|FILE.npz")
+      ->check(notEmpty());
   auto *steps = verb.add_option("--steps", training.steps,
                                 "steps of the whole run, also those before --resume")
                     ->check(count);
@@ -234,14 +238,16 @@ static void addFileOptions(CLI::App &verb, TrainSettings &settings) {
       ->check(count)
       ->needs(folder)
       ->capture_default_str();
-  verb.add_option_function<std::vector<std::string>>(
+  verb.add_option_function<std::string>(
           "--resume",
-          [&settings](const std::vector<std::string> &paths) {
+          [&settings](const std::string &path) {
+            if (path.empty()) // CLI11 calls no check of a value that may be left out
+              throw CLI::ValidationError("--resume", "it is empty");
             settings.training.resume = true;
-            settings.resumeFrom = paths.empty() ? "" : paths.front();
+            settings.resumeFrom = path == latestCheckpoint ? "" : path;
           },
-          "continue a checkpoint; default: the latest in --checkpoint-dir, or from the beginning "
-          "where it has none")
+          "continue a checkpoint; begins the run where --checkpoint-dir has none")
+      ->default_str(latestCheckpoint)
       ->expected(0, 1)
       ->type_name("[DIR]");
   verb.add_option("--log", settings.log, "CSV file with a row for each step")

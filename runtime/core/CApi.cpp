@@ -105,21 +105,26 @@ static void requireOutsideCalls(const gridloom_session *session) {
           "other call of this session than abort");
 }
 
+static void requireOneCaller(bool isIdle) {
+  require(isIdle,
+          "a call is in progress on another thread; a session is used by one thread at a time");
+}
+
 static void requireIdle(const gridloom_session *session) {
   require(session, "the session is NULL");
   requireOutsideCalls(session);
   require(!session->pending.valid(), "a run is in progress; call gridloom_session_wait first");
-  require(session->caller.load() == std::thread::id(),
-          "a call is in progress on another thread; a session is used by one thread at a time");
+  requireOneCaller(session->caller.load() == std::thread::id());
 }
 
 namespace {
 
-/// Marks that a call is in progress on this thread.
+/// Marks that a call is in progress on this thread, unless one is on another.
 class Calling {
 public:
   explicit Calling(gridloom_session &session) : session(session) {
-    session.caller = std::this_thread::get_id();
+    std::thread::id none;
+    requireOneCaller(session.caller.compare_exchange_strong(none, std::this_thread::get_id()));
   }
   Calling(const Calling &) = delete;
   Calling &operator=(const Calling &) = delete;
@@ -291,6 +296,12 @@ gridloom_status gridloom_session_create(const gridloom_plan *plan,
               "options.size is not sizeof(gridloom_session_options)");
       std::memcpy(&read, given, given->size);
     }
+    int ranks = 0; // a caller may put any number there
+    static_assert(sizeof ranks == sizeof read.ranks);
+    std::memcpy(&ranks, &read.ranks, sizeof ranks);
+    require(ranks == GRIDLOOM_RANKS_IN_PROCESS || ranks == GRIDLOOM_RANK_FROM_ENVIRONMENT,
+            "options.ranks is neither GRIDLOOM_RANKS_IN_PROCESS nor "
+            "GRIDLOOM_RANK_FROM_ENVIRONMENT; how many ranks there are, the plan says");
     InProcessOptions options;
     options.placement.threads = read.threads;
     options.session.weights = read.weights ? read.weights : "";
@@ -314,7 +325,7 @@ gridloom_status gridloom_session_create(const gridloom_plan *plan,
     if (read.deadline_ms)
       options.placement.limits.deadline = std::chrono::milliseconds(read.deadline_ms);
     auto made = std::make_unique<gridloom_session>();
-    if (read.ranks == GRIDLOOM_RANK_FROM_ENVIRONMENT)
+    if (ranks == GRIDLOOM_RANK_FROM_ENVIRONMENT)
       made->runner = makeRankRunner(plan->plan, options);
     else
       made->runner = makeJobRunner(plan->plan, options);

@@ -43,7 +43,7 @@ gridloom::rt::loadKernels(const Plan &plan, const schema::Stage &stage, Device &
   return kernels;
 }
 
-static StreamKind getKind(const schema::Stream &stream) {
+StreamKind Program::getKind(const schema::Stream &stream) {
   return stream.kind() == schema::Stream::COMMUNICATION ? StreamKind::Communication
                                                         : StreamKind::Compute;
 }
@@ -252,10 +252,12 @@ uint64_t Program::getElements(uint32_t index) const {
   return elements;
 }
 
-void Program::run(const ProgramMemory &memory, std::vector<TraceEvent> &trace) {
+void Program::run(const ProgramMemory &memory) {
   timeline.clear();
-  for (StretchTimes &times : stretches)
-    times.done.clear();
+  trace.clear();
+  added = {};
+  for (StretchTimes &stretch : stretches)
+    stretch.done.clear();
   span = {};
   resolveBuffers(memory);
   mode = isCaptured ? Mode::Replay : Mode::Plain;
@@ -273,39 +275,7 @@ void Program::run(const ProgramMemory &memory, std::vector<TraceEvent> &trace) {
   } catch (const Error &error) {
     explain(error);
   }
-  for (const StretchTimes &times : stretches)
-    timeline.insert(timeline.end(), times.done.begin(), times.done.end());
-  for (const Timed &timed : timeline) {
-    span.begin = span.begin ? std::min(span.begin, timed.begin) : timed.begin;
-    span.end = std::max(span.end, timed.end);
-    addTraceEvent(timed, trace);
-  }
-}
-
-void Program::addTraceEvent(const Timed &timed, std::vector<TraceEvent> &trace) const {
-  TraceEvent event;
-  const schema::Stream &stream = program.streams(int(timed.step->stream()));
-  if (context.named) {
-    event.name = describe(*timed.step);
-    if (timed.step->origin() < uint32_t(context.stage.origins_size()))
-      event.origin = context.stage.origins(int(timed.step->origin()));
-    event.stream = stream.name();
-    event.part = getPart(context.stage, program, *timed.step);
-  }
-  event.kind = getKind(stream);
-  event.isTransfer =
-      timed.step->has_group() && (timed.step->group().kind() == schema::Group::SEND ||
-                                  timed.step->group().kind() == schema::Group::RECV);
-  if (timed.step->has_group()) {
-    const schema::Group &group = timed.step->group();
-    for (uint32_t buffer : group.inputs_size() ? group.inputs() : group.outputs())
-      event.bytes += program.buffers(int(buffer)).bytes();
-  }
-  event.rank = context.rank;
-  event.iteration = timed.iteration;
-  event.begin = timed.begin;
-  event.end = timed.end;
-  trace.push_back(std::move(event));
+  addTimes();
 }
 
 void Program::synchronize() {
@@ -465,6 +435,7 @@ void Program::captureSegment(const Segment &segment) {
 /// agree even if their values differ in the last bit.
 bool Program::readCondition(uint32_t buffer, bool guards, int64_t iteration) {
   synchronize();
+  addTimesIfMany();
   if (!conditionStream) {
     conditionStream = context.device.createStream(StreamKind::Communication, "condition");
     conditionScratch = context.device.allocate(1);

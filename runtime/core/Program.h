@@ -37,7 +37,7 @@ struct ProgramContext {
   const Communicators *communicators; // null: every group has one member
   StreamTable &streams;
   bool serialize = false;
-  bool named = false; // put the steps' names into trace events
+  bool named = false; // keep each step's times, with its name
   /// Throws if the job was aborted; called in each iteration of loops, which may not communicate.
   std::function<void()> checkJob = {};
 };
@@ -56,9 +56,9 @@ public:
   Program(const ProgramContext &context, const schema::Specialisation &program);
   ~Program();
 
-  /// Submits all steps and waits for them. Adds the steps' times to `events`. Throws the first
-  /// error; work may then still be pending until `drain`.
-  void run(const ProgramMemory &memory, std::vector<TraceEvent> &events);
+  /// Submits all steps and waits for them. Throws the first error; work may then still be pending
+  /// until `drain`.
+  void run(const ProgramMemory &memory);
   /// Waits for all streams and ignores their errors.
   void drain();
 
@@ -87,6 +87,10 @@ public:
     int64_t graphs = 0;         // graphs launched; 0: it ran step by step
   };
   const Span &getSpan() const { return span; }
+  /// The times of the last run's steps; empty if a device's graphs take none.
+  const RunTimes &getTimes() const { return added; }
+  /// The last run's steps, if the context is named; call it once.
+  std::vector<TraceEvent> takeTrace() { return std::move(trace); }
   const schema::Specialisation &getSchema() const { return program; }
 
 private:
@@ -113,9 +117,10 @@ private:
   /// the stream's work.
   struct StretchTimes {
     bool isOpen = false;     // while capturing
-    std::vector<Timed> done; // in the last run; once per iteration of a loop
+    std::vector<Timed> done; // of what is not in `added`
   };
 
+  static StreamKind getKind(const schema::Stream &stream);
   void prepareConstants();
   bool prepareBody(const Body &body);
   void prepareLibrary(const schema::Step &step);
@@ -146,7 +151,9 @@ private:
   void submit(const schema::Step &step, int64_t iteration);
   void captureWork(const schema::Step &step, Stream &stream, int64_t iteration);
   void closeStretch(uint32_t stream);
-  void addTraceEvent(const Timed &timed, std::vector<TraceEvent> &trace) const;
+  void addTimes();
+  void addTimesIfMany();
+  TraceEvent makeEvent(const Timed &timed) const;
   void submitNamed(const schema::Step &step, Stream &stream, int64_t iteration);
   void submitWork(const schema::Step &step, Stream &stream, int64_t iteration);
   void submitLibrary(const schema::Step &step, Stream &stream, int64_t iteration);
@@ -177,7 +184,7 @@ private:
   std::vector<std::unique_ptr<Event>> meetings; // by stream
   std::unique_ptr<Memory> conditionScratch;
   std::unique_ptr<Stream> conditionStream;
-  std::deque<Timed> timeline;
+  std::deque<Timed> timeline;          // of steps that are not in `added`
   std::vector<StretchTimes> stretches; // by stream; empty where graphs take no times
   Mode mode = Mode::Plain;
   /// Key: a segment's first control, and the iteration. All graphs are submitted to one stream.
@@ -186,6 +193,8 @@ private:
   std::vector<void *> capturedBases;
   std::set<const Event *> recorded; // in the capture in progress
   Span span;
+  RunTimes added;
+  std::vector<TraceEvent> trace;
 };
 
 } // namespace gridloom::rt

@@ -506,8 +506,8 @@ void Session::Impl::checkJob() {
 RunStats Session::Impl::summarize(LoadedProgram &loaded, int64_t begin, int64_t end) {
   const Program::Span &span = loaded.program->getSpan();
   // GPU graphs take no times: use the steps' times of the last run without graphs.
-  if (span.graphs == 0 || !trace.empty())
-    loaded.stepped = computeStats(trace, begin, end, plan->getNumStages() > 1);
+  if (const RunTimes &times = loaded.program->getTimes(); span.graphs == 0 || !times.isEmpty())
+    loaded.stepped = times.summarize(begin, end, plan->getNumStages() > 1);
   RunStats result = loaded.stepped;
   result.wall = double(end - begin) * 1e-6;
   result.device = double(span.end - span.begin) * 1e-6;
@@ -534,7 +534,8 @@ RunStats Session::Impl::run(LoadedProgram &loaded) {
     if (usesGraphs && loaded.warm && !loaded.refused && !loaded.program->hasGraphs())
       capture(loaded, memory);
     int64_t begin = getMonotonicTime();
-    loaded.program->run(memory, trace);
+    loaded.program->run(memory);
+    trace = loaded.program->takeTrace();
     weights->requireUnchanged(); // else the outputs may mix two versions
     stats = summarize(loaded, begin, getMonotonicTime());
     // Libraries have made their own copies of weights; weights that are still read in place come
@@ -545,8 +546,6 @@ RunStats Session::Impl::run(LoadedProgram &loaded) {
   } catch (...) {
     fail(std::current_exception(), &loaded);
   }
-  if (!options.trace)
-    trace.clear();
   last = &loaded;
   return stats;
 }

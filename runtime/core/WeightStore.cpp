@@ -503,9 +503,8 @@ HostArray WeightLoader::derive(const schema::Derived &tensor) {
   memory.arena = arena->data;
   memory.input = [&](uint32_t index) { return inputs[index].data; };
   memory.output = [&](uint32_t) { return output->data; };
-  std::vector<TraceEvent> events;
   Program prologue({plan, stage, rank, device, kernels, nullptr, streams}, program);
-  prologue.run(memory, events);
+  prologue.run(memory);
   for (const std::string &name : tensor.sources())
     release(name);
   if (device.hasHostMemory())

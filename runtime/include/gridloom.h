@@ -167,7 +167,7 @@ typedef struct gridloom_session_options {
    */
   const char *weights;
   /* not 0: check the model file's SHA-256 also if large and old; of files of external data above
-     32 MiB only samples are compared in any case */
+     32 MiB only samples are compared, unless the plan was opened with keys */
   uint32_t verify_model;
   uint32_t trace;       /* not 0: keep times for gridloom_session_write_trace */
   uint32_t serialize;   /* not 0: let communication overlap nothing */

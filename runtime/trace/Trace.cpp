@@ -52,11 +52,10 @@ static int64_t measure(const std::vector<Interval> &intervals) {
   return total;
 }
 
-RunStats gridloom::rt::computeStats(std::span<const TraceEvent> events, int64_t begin, int64_t end,
-                                    bool isPipeline) {
+void RunTimes::add(std::span<const TraceEvent> part) {
+  steps += part.size();
   std::vector<Interval> compute, communication, both, all;
-  int64_t kernels = 0;
-  for (const TraceEvent &event : events) {
+  for (const TraceEvent &event : part) {
     Interval interval{event.begin, event.end};
     all.push_back(interval);
     if (event.kind == StreamKind::Compute)
@@ -69,25 +68,41 @@ RunStats gridloom::rt::computeStats(std::span<const TraceEvent> events, int64_t 
       continue;
     both.push_back(interval);
   }
-  int64_t computing = measure(unite(std::move(compute)));
-  int64_t communicating = measure(unite(std::move(communication)));
-  int64_t busy = measure(unite(std::move(both)));
+  computing += measure(unite(std::move(compute)));
+  communicating += measure(unite(std::move(communication)));
+  either += measure(unite(std::move(both)));
+  all = unite(std::move(all));
+  busy += measure(all);
+  if (all.empty())
+    return;
+  if (last == 0)
+    first = all.front().first;
+  last = all.back().second;
+}
+
+RunStats RunTimes::summarize(int64_t begin, int64_t end, bool isPipeline) const {
   constexpr double milliseconds = 1e-6;
   RunStats stats;
   stats.wall = double(end - begin) * milliseconds;
   stats.compute = double(computing) * milliseconds;
   stats.communication = double(communicating) * milliseconds;
-  stats.exposed = double(busy - computing) * milliseconds;
+  stats.exposed = double(either - computing) * milliseconds;
   if (int64_t shorter = std::min(computing, communicating))
-    stats.overlap = double(computing + communicating - busy) / double(shorter);
-  all = unite(std::move(all));
-  stats.busy = double(measure(all)) * milliseconds;
+    stats.overlap = double(computing + communicating - either) / double(shorter);
+  stats.busy = double(busy) * milliseconds;
   stats.kernels = double(kernels) * milliseconds;
-  stats.device = all.empty() ? 0 : double(all.back().second - all.front().first) * milliseconds;
+  stats.device = double(last - first) * milliseconds;
   stats.isPipeline = isPipeline;
   if (isPipeline && end > begin)
-    stats.bubble = std::max(0.0, 1.0 - double(busy) / double(end - begin));
+    stats.bubble = std::max(0.0, 1.0 - double(either) / double(end - begin));
   return stats;
+}
+
+RunStats gridloom::rt::computeStats(std::span<const TraceEvent> events, int64_t begin, int64_t end,
+                                    bool isPipeline) {
+  RunTimes times;
+  times.add(events);
+  return times.summarize(begin, end, isPipeline);
 }
 
 RunStats gridloom::rt::combineStats(std::span<const RunStats> ranks) {

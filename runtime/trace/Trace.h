@@ -55,6 +55,20 @@ struct RunStats {
   double graphs = 0;
 };
 
+/// Adds up the times of a run's steps on one rank, part by part, so that a long loop's need not be
+/// kept. The steps of a part end before those of the next one begin.
+class RunTimes {
+public:
+  void add(std::span<const TraceEvent> part);
+  bool isEmpty() const { return steps == 0; }
+  RunStats summarize(int64_t begin, int64_t end, bool isPipeline) const;
+
+private:
+  int64_t computing = 0, communicating = 0, either = 0, busy = 0, kernels = 0; // ns
+  int64_t first = 0, last = 0;
+  size_t steps = 0;
+};
+
 RunStats computeStats(std::span<const TraceEvent> events, int64_t begin, int64_t end,
                       bool isPipeline);
 

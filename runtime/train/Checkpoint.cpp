@@ -64,6 +64,9 @@ void Checkpoint::write(const fs::path &folder) const {
   if (std::isfinite(evaluations.bestLoss))
     manifest["evaluations"]["best"] = {{"loss", evaluations.bestLoss},
                                        {"step", evaluations.bestStep}};
+  if (evaluations.atLastStep)
+    manifest["evaluations"]["last"] = {{"step", evaluations.lastStep},
+                                       {"count", evaluations.atLastStep}};
   for (const auto &[name, role] : roles)
     manifest["roles"][name] = nameOf(role);
   for (const TiedWeight &tie : ties)
@@ -170,6 +173,10 @@ private:
     checkpoint.isEvaluated = entry.contains("is_next") && entry["is_next"] == true;
     if (entry.contains("since_best"))
       evaluations.sinceBest = getCount(entry, "since_best");
+    if (entry.contains("last")) {
+      evaluations.lastStep = getCount(entry["last"], "step");
+      evaluations.atLastStep = getCount(entry["last"], "count");
+    }
     if (!entry.contains("best"))
       return;
     const json &best = entry["best"];

@@ -38,8 +38,10 @@ struct TrainingProgress {
 /// What a run's evaluations have shown so far.
 struct EvaluationHistory {
   double bestLoss = std::numeric_limits<double>::infinity();
-  int64_t bestStep = -1; // committed steps before the best one; -1: there is none
-  int64_t sinceBest = 0; // evaluations after it
+  int64_t bestStep = -1;  // committed steps before the best one; -1: there is none
+  int64_t sinceBest = 0;  // evaluations after it
+  int64_t lastStep = -1;  // committed steps before the last one; -1: there is none
+  int64_t atLastStep = 0; // evaluations there: steps that are not taken may be between them
 };
 
 struct Checkpoint {

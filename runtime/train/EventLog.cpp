@@ -116,17 +116,20 @@ static void requireEnded(const std::vector<fs::path> &files) {
   }
 }
 
-static bool isMadeAgain(const events::Event &event, const EventPlace &place) {
+/// Counts the evaluations that stay in `place`.
+static bool isMadeAgain(const events::Event &event, EventPlace &place) {
   if (event.step() != place.step || !place.evaluatesAgain)
     return event.step() > place.step;
-  return std::ranges::any_of(event.summary().value(), [](const events::Summary::Value &value) {
-    return value.tag().starts_with(kEvaluation);
-  });
+  bool isEvaluation =
+      std::ranges::any_of(event.summary().value(), [](const events::Summary::Value &value) {
+        return value.tag().starts_with(kEvaluation);
+      });
+  return isEvaluation && place.numKept-- <= 0;
 }
 
 /// Cuts off events that the resumed run writes again, and an incomplete last event. Steps ascend in
-/// a file, and a step's evaluation comes last. Files of other programs are left alone.
-static void cut(const fs::path &path, const EventPlace &place) {
+/// a file, and a step's evaluations come last. Files of other programs are left alone.
+static void cut(const fs::path &path, EventPlace &place) {
   std::shared_ptr<const MappedFile> file = MappedFile::open(path);
   std::span<const std::byte> bytes = file->getBytes();
   std::string_view all(reinterpret_cast<const char *>(bytes.data()), bytes.size()), rest = all;
@@ -209,8 +212,9 @@ EventLog::EventLog(const fs::path &folder, const std::optional<EventPlace> &plac
   int64_t latest = 0;
   std::vector<fs::path> files = listFiles(folder);
   requireEnded(files); // before anything is cut
+  std::optional<EventPlace> left = place;
   for (const fs::path &earlier : files) {
-    cut(earlier, *place);
+    cut(earlier, *left);
     latest = std::max(latest, readTime(earlier));
   }
   create(folder, latest);

@@ -34,8 +34,10 @@ namespace gridloom::rt {
 /// The point from which a resumed run continues in its folder.
 struct EventPlace {
   int64_t step = 0; // the run writes events of later steps again
-  /// The run also writes the evaluation after `step` again: tags that begin with "eval_".
+  /// The run also writes evaluations after `step` again: tags that begin with "eval_".
   bool evaluatesAgain = false;
+  /// Of these, the first ones that it does not make again.
+  int64_t numKept = 0;
 };
 
 class EventLog {

@@ -10,6 +10,7 @@
 #include "runtime/core/Error.h"
 #include "runtime/core/IndexCheck.h"
 #include "runtime/core/PlanQueries.h"
+#include "runtime/core/plan.pb.h"
 #include "support/Sha256.h"
 
 #include <algorithm>
@@ -191,15 +192,16 @@ std::string Trainer::saveBeforeError() {
   return result.checkpoint.empty() ? "" : "; --resume continues from " + result.checkpoint.string();
 }
 
-/// The error of data that nothing ran on, with its remedy: the states are saved. All ranks read the
-/// same data and come here.
+/// The error of data or of a step that changed nothing, with its remedy: the states are saved. All
+/// ranks read the same data and come here.
 Error Trainer::refuseData(const Error &error) {
   if (error.getCode() != ErrorCode::InvalidArgument) // perhaps only this rank cannot read it
     return error;
   try {
     return {error.getCode(), error.what() + saveBeforeError()};
-  } catch (const Error &) {
-    return error;
+  } catch (const Error &failure) { // on rank 0, whose end is the others' error
+    bool isOwn = failure.getCode() == ErrorCode::InvalidArgument;
+    return {error.getCode(), error.what() + (isOwn ? std::string("; ") + failure.what() : "")};
   }
 }
 
@@ -259,6 +261,7 @@ void Trainer::takeStep() {
   int64_t following = progress.cursor + setup.step.batch;
   if (following < setup.end)
     prefetch(following);
+  keepAttempt();
   try {
     record.values = runEntry(kTrainEntry, setup.step, batch);
   } catch (const Error &error) {
@@ -316,20 +319,25 @@ static std::string findNonFinite(const TrainedEntry::Batch &batch) {
 
 static std::string formatNumber(double value) {
   char text[64];
-  snprintf(text, sizeof text, "%g", value);
+  snprintf(text, sizeof text, "%g", std::isnan(value) ? NAN : value); // without its sign
   return text;
 }
 
-/// Collective. Takes back what a step that is not taken changes: an attempt that is made again
-/// draws the same random numbers.
-void Trainer::takeBackAttempt() {
-  auto state = setup.states.find(kIteration); // a weight may have this name
-  if (state == setup.states.end() || state->second.type != DataType::I64 ||
-      !state->second.shape.empty())
+/// Keeps what takeBackAttempt sets; not if the run goes on after such a step.
+void Trainer::keepAttempt() {
+  const Plan &plan = *setup.plan;
+  if (setup.settings.skipNonFinite)
     return;
-  HostArray attempts = session.gatherStateToAll(kIteration);
-  --attempts.as<int64_t>()[0];
-  session.setGlobalState(kIteration, attempts);
+  for (const schema::State &state :
+       plan.getStage(plan.getMesh().getStage(session.getRank())).states())
+    if (state.role() == schema::COUNTER && std::ranges::count(kAttemptStates, state.name()))
+      beforeAttempt[state.name()] = session.getState(state.name());
+}
+
+/// Takes back what a step that is not taken changes: an attempt that is made again is the same.
+void Trainer::takeBackAttempt() {
+  for (const auto &[name, value] : beforeAttempt)
+    session.setState(name, value);
 }
 
 /// Reports a step that was not taken, or ends the run.
@@ -350,8 +358,7 @@ void Trainer::refuseStep(const StepRecord &record, const Batch &batch) {
   if (observer)
     observer->onStep(record);
   takeBackAttempt(); // all other states are those before the step
-  throw Error(ErrorCode::InvalidArgument,
-              line + "; --on-nan skip goes on without it" + saveBeforeError());
+  throw refuseData({ErrorCode::InvalidArgument, line + "; --on-nan skip goes on without it"});
 }
 
 //===----------------------------------------------------------------------===//
@@ -425,10 +432,13 @@ void Trainer::evaluate() {
   evaluationsBefore = history;
   evaluatedCursor = result.progress.cursor;
   record.isBest = loss < history.bestLoss;
-  if (record.isBest)
-    history = {loss, record.taken, 0};
-  else
-    ++history.sinceBest;
+  if (record.isBest) {
+    history.bestLoss = loss;
+    history.bestStep = record.taken;
+  }
+  history.sinceBest = record.isBest ? 0 : history.sinceBest + 1;
+  history.atLastStep = history.lastStep == record.taken ? history.atLastStep + 1 : 1;
+  history.lastStep = record.taken;
   result.stoppedEarly = setup.settings.patience && history.sinceBest >= setup.settings.patience;
   result.evaluation = record;
   if (observer)

@@ -101,6 +101,7 @@ private:
   void restore();
   void takeStep();
   void refuseStep(const StepRecord &record, const Batch &batch);
+  void keepAttempt();
   void takeBackAttempt();
   void showParameters();
   void evaluate();
@@ -137,6 +138,7 @@ private:
   CheckpointWriter writer;
   std::future<Batch> next;
   TrainingResult result;
+  std::map<std::string, HostArray> beforeAttempt; // this rank's kAttemptStates
   int64_t savedCursor = -1, evaluatedCursor = -1, shownStep = 0;
   EvaluationHistory evaluationsBefore; // the last one
 };

@@ -12,7 +12,9 @@ namespace fs = std::filesystem;
 static std::optional<EventPlace> findPlace(const TrainingSetup &setup) {
   if (!setup.checkpoint)
     return std::nullopt;
-  return EventPlace{setup.begin.step, setup.isEvaluatedFirst()};
+  const EvaluationHistory &before = setup.checkpoint->evaluations;
+  return EventPlace{setup.begin.step, setup.isEvaluatedFirst(),
+                    before.lastStep == setup.begin.step ? before.atLastStep : 0};
 }
 
 /// Whether to move existing events away. They may be of a run whose checkpoints are elsewhere.

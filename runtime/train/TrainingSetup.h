@@ -22,8 +22,10 @@ inline constexpr const char *kEvalEntry = "eval";
 inline constexpr const char *kLearningRate = "learning_rate";
 /// An output of the training entry if the loss has a scale.
 inline constexpr const char *kLossScale = "loss_scale";
-/// A state of plans that draw random numbers: attempts at steps so far, i64 [].
-inline constexpr const char *kIteration = "train/iteration";
+/// States that a step changes even if it is not taken, where a plan has them: the number of
+/// attempts, from which random numbers are drawn, and a dynamic scale of the loss.
+inline constexpr const char *kAttemptStates[] = {"train/iteration", "train/loss_scale",
+                                                 "train/good_steps"};
 /// Whether an entry's output is a metric for people: a mean over the count in output `NAME.count`,
 /// or `count` if the plan has no such output.
 bool isMetric(const std::string &output);

@@ -501,6 +501,7 @@ def test_wrong_inputs_are_refused_by_name(session, inputs, words):
         ({"threads": -1}, "threads is -1, expected an integer from 0 to 4096"),
         ({"threads": "2"}, "threads is '2', expected an integer"),
         ({"init_seed": 2**64}, "init_seed is 18446744073709551616, expected an integer from 0 to 18446744073709551615"),
+        ({"weights": ""}, "weights is empty; name a file, or leave it out"),
         ({"deadline": 0}, "deadline 0 is not from 0.001 to 1000000 seconds"),
         ({"deadline": float("nan")}, "deadline nan is not"),
     ],

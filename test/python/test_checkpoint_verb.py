@@ -343,6 +343,8 @@ def test_run_takes_what_was_exported(tools, tmp_path):
     write_checkpoint(tmp_path / "c", states)
     tools.call("checkpoint", "export", tmp_path / "c", "--plan", tmp_path / "m.plan", "-o", tmp_path / "t.safetensors")
     tools.call("checkpoint", "export", tmp_path / "c", "--plan", tmp_path / "m.plan", "-o", tmp_path / "t.onnx")
+    line = refused(tools, "export", tmp_path / "c", "--plan", tmp_path / "m.plan", "-o", tmp_path / "m.plan" / "t.onnx")
+    assert f"--output {tmp_path / 'm.plan' / 't.onnx'} is inside the plan {tmp_path / 'm.plan'}; name a place outside of it" in line
     exported = read_safetensors(tmp_path / "t.safetensors")
     assert exported.keys() == {*WEIGHTS, "offset", "scale"}
     whole = states | {name: exported[name] for name in ("offset", "scale")}

@@ -93,6 +93,8 @@ def test_compile_passes_every_option_on(tmp_path):
         "--dim", "batch=1,12", "--dim", "sequence=5", "--shard", "x=[{data},{}]", "--strategy", "dp+tp",
         "--microbatches", "4", "--target", "cpu", "--dump-ir", str(tmp_path / "ir"), "--no-seeds",
     ]  # fmt: skip
+    alone = gridloom.compile(tmp_path / "m.onnx", tmp_path / "alone.plan", mesh={}, tools=tmp_path)  # as a plan for one device has it
+    assert "--mesh" not in json.loads(alone.log)
 
 
 def test_a_refused_compile_raises_what_the_compiler_said(tmp_path):

@@ -90,6 +90,14 @@ def test_a_check_that_runs_nothing_requires_nothing(tools, folder):
     assert result.returncode == 1 and "--require-signature is for a plan" in result.stderr
 
 
+def test_a_check_compiles_nothing_that_no_signature_covers(tools, folder):
+    sign(tools, folder)
+    command = ["check", folder / "mlp.plan", "--require-signature", folder / "public.pem"]
+    line = refused(tools.call(*command, "--oracle", "1rank", check=False))
+    assert "/ir', which no signature covers; take --oracle interpreter" in line
+    tools.call(*command)
+
+
 def replace_kernels(plan, code: bytes) -> None:
     """Other machine code, with the checksum that fits it."""
     (plan / "kernels" / "cpu.so").write_bytes(code)

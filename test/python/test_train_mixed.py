@@ -237,6 +237,9 @@ def test_a_run_stops_where_the_scale_cannot_help(tools, tmp_path):
     plan = compile_plan(tools, tmp_path, model, 8, loss_scale="dynamic").path
     result = tools.call("train", plan, *run, tmp_path / "inf.csv", check=False)
     assert result.returncode == 1 and "step 1 (" in result.stderr and "data.npz: t holds inf in sample 5" in result.stderr.replace("t.npy", "data.npz: t")
+    again = [*run[:-1], "--checkpoint-dir", tmp_path / "run", "--resume"]
+    for _ in range(2):  # the checkpoint has the scale before the step
+        assert "the scale of the loss 65536;" in tools.call("train", plan, *again, check=False).stderr
 
 
 def test_python_goes_on_past_overflows(tools, tmp_path):
@@ -249,8 +252,11 @@ def test_python_goes_on_past_overflows(tools, tmp_path):
         assert [each["committed"] for each in history] == [number != 4 for number in range(12)]
         assert [each["loss_scale"] for each in history] == follow_scale([each["committed"] for each in history], **SETTINGS)
         batches[4]["t"][-1, 0] = np.nan
+        scales = []
+        trainer.callbacks.append(lambda _, step, results: scales.append(results["loss_scale"]))
         with pytest.raises(FloatingPointError, match="its loss is nan"):
             trainer.fit(batches, epochs=1)
+        assert len(scales) == 5 and trainer.session.get_state("train/loss_scale") == scales[-1]  # it was not halved
     with gridloom.Trainer(compile_plan(tools, tmp_path, model, 8, loss_scale=1024), threads=1) as trainer:
         batches[0]["t"][-1, 0] = 1e4
         with pytest.raises(FloatingPointError, match="the norm of its gradients"):

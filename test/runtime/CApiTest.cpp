@@ -14,6 +14,7 @@
 #include "test/TestKeys.h"
 
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -316,6 +317,11 @@ TEST_F(CApi, ErrorsAreOneLineAndOfTheThread) {
   gridloom_session *second = nullptr;
   EXPECT_EQ(gridloom_session_create(plan, &options, &second), GRIDLOOM_INVALID_ARGUMENT);
   EXPECT_THAT(gridloom_last_error(), HasSubstr("options.size"));
+  options.size = sizeof(options);
+  const int four = 4; // ranks, as somebody may take it
+  std::memcpy(&options.ranks, &four, sizeof four);
+  EXPECT_EQ(gridloom_session_create(plan, &options, &second), GRIDLOOM_INVALID_ARGUMENT);
+  EXPECT_THAT(gridloom_last_error(), HasSubstr("options.ranks is neither"));
 }
 
 TEST_F(CApi, ThePlanMayGoFirst) {

@@ -141,6 +141,27 @@ TEST_F(EventFiles, StepsThatAreMadeAgainAreThereOnce) {
   EXPECT_EQ(list(folder).size(), 3u); // ordered by name, even within one second
 }
 
+/// Steps that are not taken have evaluations of the same number of steps.
+TEST_F(EventFiles, EvaluationsAtOneStepStayIfTheyAreNotMadeAgain) {
+  {
+    EventLog log(folder, std::nullopt);
+    log.add(1, {{"loss", 1}});
+    for (int evaluation = 0; evaluation < 2; ++evaluation)
+      log.add(1, {{"eval_loss", 1}});
+  }
+  {
+    EventLog log(folder, EventPlace{1, true, 2});
+    log.add(1, {{"eval_loss", 1}});
+    log.add(1, {{"eval_loss", 1}});
+    log.add(2, {{"loss", 2}});
+  }
+  {
+    EventLog log(folder, EventPlace{1, true, 3});
+  }
+  EXPECT_THAT(describe(folder), ElementsAre("loss 1", "eval_loss 1", "eval_loss 1", "start 2",
+                                            "eval_loss 1", "start 2"));
+}
+
 TEST_F(EventFiles, OfARunThatBeginsOnceMoreAreKept) {
   EXPECT_EQ(EventLog::moveEarlier(folder), "");
   for (const char *name : {"earlier.1", "earlier.2"}) {

@@ -16,6 +16,7 @@
 #include "runtime/core/InProcessJob.h"
 
 #include <gmock/gmock.h>
+#include <malloc.h>
 #include <thread>
 
 using namespace gridloom;
@@ -559,6 +560,54 @@ TEST_F(Job, LoopsUntilTheConditionFalls) {
     job->run();
     EXPECT_THAT(toVector(job->getOutput("turns")), ElementsAreArray({3.f, 3.f}));
     EXPECT_THAT(toVector(job->getOutput("sum")), ElementsAreArray({6.f, 6.f}));
+  }
+}
+
+/// 3,000 iterations of five steps, whose times once took 3.5 MB.
+TEST_F(Job, ALongLoopKeepsNoTimes) {
+  PlanBuilder plan;
+  plan.addEntry({}, {PlanBuilder::argument("turns", {1})});
+  std::ifstream file(GRIDLOOM_TEST_KERNELS, std::ios::binary);
+  plan.kernels["test.so"] = std::string{std::istreambuf_iterator<char>(file), {}};
+  schema::Kernel *kernel = plan.stages[0].add_kernels();
+  kernel->set_library("test.so");
+  kernel->set_symbol("step");
+  kernel->set_num_pointers(2);
+  kernel->set_rows(1);
+  schema::Specialisation &program = plan.program();
+  program.set_arena_bytes(128);
+  PlanBuilder::fillBinding(*program.add_outputs(), "turns", {1});
+  uint32_t begin = PlanBuilder::addBuffer(program, schema::CONSTANT, {1});
+  PlanBuilder::addConstant(program, toBytes({-2997.f}));
+  uint32_t turns = PlanBuilder::addBuffer(program, schema::OUTPUT, {1}, 0);
+  uint32_t more = PlanBuilder::addBuffer(program, schema::ARENA, {1}, 0, 0, schema::BOOL);
+  uint32_t other = PlanBuilder::addBuffer(program, schema::ARENA, {1}, 0, 64);
+  auto addKernel = [&](schema::Block &block) {
+    schema::Launch *launch = PlanBuilder::addStep(block).mutable_launch();
+    launch->add_outputs(turns);
+    launch->add_outputs(more);
+  };
+  schema::Block &before = PlanBuilder::addBlock(program);
+  PlanBuilder::addCopy(before, begin, turns);
+  addKernel(before);
+  schema::While *loop = program.add_body()->mutable_loop();
+  loop->set_condition(more);
+  schema::Block &body = *loop->add_body()->mutable_block();
+  addKernel(body);
+  for (int copy = 0; copy < 4; ++copy)
+    PlanBuilder::addCopy(body, turns, other);
+  auto job = start(plan);
+  auto count = [] { // zeros under sanitizers
+    struct mallinfo2 info = mallinfo2();
+    return int64_t(info.uordblks + info.hblkhd);
+  };
+  int64_t least = count();
+  for (int repeat = 0; repeat < 3; ++repeat) { // the third is a replay
+    std::vector<RunStats> stats = job->run();
+    EXPECT_THAT(toVector(job->getOutput("turns")), ElementsAreArray({3.f}));
+    EXPECT_GT(stats[0].kernels, 0);
+    EXPECT_LE(stats[0].kernels, stats[0].device);
+    EXPECT_LT(count() - least, 1 << 20);
   }
 }
 

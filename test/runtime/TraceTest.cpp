@@ -44,6 +44,30 @@ TEST(TraceTest, MeasuresOverlap) {
   EXPECT_EQ(formatStats(stats), "compute 8.0 ms | comm 4.0 ms | exposed 2.0 ms | overlap 50%");
 }
 
+TEST(TraceTest, PartsOfARunAddUp) {
+  std::vector<TraceEvent> early = {event(StreamKind::Compute, 1, 3),
+                                   event(StreamKind::Communication, 2, 6)},
+                          late = {event(StreamKind::Compute, 7, 10),
+                                  event(StreamKind::Communication, 8, 9)};
+  RunTimes times;
+  EXPECT_TRUE(times.isEmpty());
+  times.add(early);
+  times.add({});
+  times.add(late);
+  EXPECT_FALSE(times.isEmpty());
+  RunStats stats = times.summarize(0, 12'000'000, false);
+  early.insert(early.end(), late.begin(), late.end());
+  RunStats whole = computeStats(early, 0, 12'000'000, false);
+  EXPECT_DOUBLE_EQ(stats.compute, 5);
+  EXPECT_DOUBLE_EQ(stats.communication, 5);
+  EXPECT_DOUBLE_EQ(stats.exposed, 3);
+  EXPECT_DOUBLE_EQ(stats.device, 9);
+  EXPECT_DOUBLE_EQ(stats.busy, 8);
+  EXPECT_DOUBLE_EQ(stats.kernels, 5);
+  EXPECT_EQ(formatStats(stats), formatStats(whole));
+  EXPECT_DOUBLE_EQ(stats.busy, whole.busy);
+}
+
 TEST(TraceTest, WaitingForAStageIsBubble) {
   std::vector<TraceEvent> events = {event(StreamKind::Communication, 0, 6, /*transfer=*/true),
                                     event(StreamKind::Compute, 6, 8),

@@ -135,6 +135,14 @@ TEST_F(TrainerCheckpoint, ACheckpointThatCannotBeWrittenEndsTheRun) {
   Checkpoint::read(getCheckpointFolder(folder.getPath() / "moved", left.back())); // is whole
 }
 
+TEST_F(TrainerCheckpoint, AStepThatIsNotTakenIsReportedWhereNothingCanBeSaved) {
+  writeData(data, batch, {3});
+  settings.checkpoints = checkpoints;
+  writeFile(checkpoints, ""); // in the way
+  EXPECT_THAT(train().error, AllOf(HasSubstr("step 1 (samples 0 to 3 of epoch 1) is not taken"),
+                                   HasSubstr("; no checkpoint is saved: cannot make the folder")));
+}
+
 /// Pages of memory that the system has given already, which copying to takes no time for.
 static size_t countPages(const HostArray &array) {
   const size_t page = size_t(sysconf(_SC_PAGESIZE));
@@ -297,6 +305,22 @@ TEST_F(TrainerCheckpoint, AnEvaluationCountsOnceAfterAnError) {
   EXPECT_THAT(again.recorders[0].evaluations, testing::SizeIs(1));
   saved = Checkpoint::read(getCheckpointFolder(checkpoints, bad));
   EXPECT_EQ(saved.evaluations.sinceBest, bad - 2);
+}
+
+/// After a step that is not taken, as many steps are taken as at the evaluation before it.
+TEST_F(TrainerCheckpoint, EvaluationsOfOneNumberOfStepsAreCounted) {
+  writeData(evalData, 4);
+  writeData(data, batch, {3});
+  settings.evalData = evalData;
+  settings.evalEvery = 1;
+  settings.steps = 3;
+  settings.skipNonFinite = true;
+  settings.checkpoints = checkpoints;
+  EXPECT_THAT(train().recorders[0].evaluations, testing::SizeIs(3));
+  Checkpoint saved = Checkpoint::read(getCheckpointFolder(checkpoints, 0));
+  EXPECT_TRUE(saved.isEvaluated);
+  EXPECT_EQ(saved.evaluations.lastStep, 0);
+  EXPECT_EQ(saved.evaluations.atLastStep, 2); // the third one follows the checkpoint
 }
 
 TEST_F(TrainerCheckpoint, ASchedulesStepsAreThoseOfOneBatchSize) {

@@ -468,6 +468,14 @@ TEST_F(Cli, InspectGivesTextAndJson) {
   EXPECT_EQ(memory["memory_of_a_rank"][0]["total"], 48 + 256 + 32 + 96);
   expectError({"inspect", plan, "summary", "--phase", "shard"}, 1, HasSubstr("--phase"));
   expectError({"inspect", plan, "ir", "--phase", "shard"}, 1, HasSubstr("no dump of phase shard"));
+  fs::create_directories(fs::path(plan) / "ir" / "02-fuse.mlir");
+  std::ofstream(fs::path(plan) / "ir" / "01-shard.mlir") << "";
+  Result empty = run({"inspect", plan, "ir", "--phase", "shard"});
+  EXPECT_EQ(empty.code, 0) << empty.err;
+  expectError({"inspect", plan, "ir", "--phase", "shard", "--json"}, 1,
+              HasSubstr("--phase shard prints a program as text; leave --json out"));
+  expectError({"inspect", plan, "ir", "--phase", "fuse"}, 1,
+              HasSubstr("02-fuse.mlir: cannot be read"));
 }
 
 TEST_F(Cli, DiffTellsWhatChanged) {

@@ -86,6 +86,7 @@ std::string refuse(const std::string &text) {
 TEST(Tokens, AreRead) {
   TemporaryFolder folder;
   EXPECT_THAT(readTokens("1,2, 3"), ElementsAre(ElementsAre(1, 2, 3)));
+  EXPECT_THAT(readTokens(" 1 ,2  3 "), ElementsAre(ElementsAre(1, 2, 3)));
   std::filesystem::path text = folder.getPath() / "t.txt", array = folder.getPath() / "t.npy";
   writeFile(text, "4 5\n\n6,7\n");
   EXPECT_THAT(readTokens(text), ElementsAre(ElementsAre(4, 5), ElementsAre(6, 7)));
@@ -103,11 +104,14 @@ TEST(Tokens, AreRefused) {
   TemporaryFolder folder;
   EXPECT_THAT(refuse("one"), HasSubstr("neither a list of token ids, as 1,2,3, nor a file"));
   EXPECT_THAT(refuse(""), HasSubstr("--tokens '' holds no token id"));
-  EXPECT_THAT(refuse(","), HasSubstr("--tokens ',' holds no token id"));
+  for (const char *list : {",", ",1", "1,,2", "1, 2,", "1 , ,2"})
+    EXPECT_THAT(refuse(list), HasSubstr("--tokens: a comma lacks a token id beside it"));
   EXPECT_THAT(refuse("99999999999999999999"), HasSubstr("is not a token id"));
   std::filesystem::path text = folder.getPath() / "t.txt", array = folder.getPath() / "t.npy";
   writeFile(text, "4 5\nx\n");
   EXPECT_THAT(refuse(text), HasSubstr("line 2: 'x' is not a token id"));
+  writeFile(text, "4 5\n6,\n");
+  EXPECT_THAT(refuse(text), HasSubstr("line 2: a comma lacks a token id"));
   writeNpy(array, HostArray::allocate(DataType::F32, {2}));
   EXPECT_THAT(refuse(array), HasSubstr("holds f32 [2]; token ids are integers"));
 }
