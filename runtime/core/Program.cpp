@@ -148,8 +148,25 @@ void Program::prepareConvolution(const schema::Step &step) {
   calls[&step] = context.device.createConvolution(problem);
 }
 
+/// Copies of weights make products a few percent faster; models far larger than this are bound by
+/// memory. Weights that are read from a file leave it once they are copied.
+static constexpr uint64_t kMostPackedBytes = uint64_t(1) << 30;
+
 void Program::prepareMatmul(const schema::Step &step) {
   MatmulProblem problem = toProblem(step.library().matmul());
+  uint32_t weight = step.library().inputs(1);
+  if (context.device.hasHostMemory() && program.buffers(int(weight)).space() == schema::WEIGHT) {
+    auto &known = weightProducts[{weight, step.library().matmul().SerializeAsString()}];
+    if (!known) {
+      // All ranks may be on one host.
+      problem.mayPack =
+          packedBytes < kMostPackedBytes / uint64_t(context.plan.getMesh().getNumRanks());
+      known = context.device.createMatmul(problem);
+      packedBytes += known->getPackedBytes();
+    }
+    matmuls[&step] = known;
+    return;
+  }
   try {
     matmuls[&step] = context.device.createMatmul(problem);
   } catch (const Error &error) {

@@ -76,10 +76,12 @@ public:
     dropGraphs(); // graphs contain addresses
     for (auto &[step, call] : calls)
       call->forgetWeights();
+    for (auto &[step, matmul] : matmuls)
+      matmul->forgetWeights();
   }
   bool hasGraphs() const { return isCaptured; }
   /// Whether libraries may have made packed copies of weights after a run: true if it calls any.
-  bool packsWeights() const { return !calls.empty(); }
+  bool packsWeights() const { return !calls.empty() || packedBytes > 0; }
 
   /// The time from the first step's start to the last step's end in the last run, on the device.
   struct Span {
@@ -173,7 +175,10 @@ private:
   std::vector<Stream *> streams;
   std::vector<std::unique_ptr<Memory>> constants; // by buffer
   std::vector<void *> bases;                      // by buffer
-  std::map<const schema::Step *, std::unique_ptr<MatmulPlan>> matmuls;
+  /// Products with one weight that are alike share a plan, and with it the packed weight.
+  std::map<const schema::Step *, std::shared_ptr<MatmulPlan>> matmuls;
+  std::map<std::pair<uint32_t, std::string>, std::shared_ptr<MatmulPlan>> weightProducts;
+  uint64_t packedBytes = 0;
   /// Scratch for matmuls whose epilogue runs as a fallback kernel: the plain products.
   std::map<const schema::Step *, std::unique_ptr<Memory>> products;
   std::map<const schema::Step *, std::unique_ptr<LibraryPlan>> calls; // to other libraries

@@ -106,6 +106,9 @@ struct MatmulProblem {
   uint64_t workspaceLimit = 0;
   bool tf32 = false;
   std::optional<DataType> outType = {}; // of the result, residual and bias; none: `type`
+  /// The values at the rhs's address do not change, and the device may keep a copy in a layout of
+  /// its own.
+  bool mayPack = false;
 
   DataType getOutType() const { return outType.value_or(type); }
 };
@@ -120,6 +123,10 @@ struct MatmulOperands {
 class MatmulPlan {
 public:
   virtual ~MatmulPlan() = default;
+  /// The values at a packed weight's address may have changed.
+  virtual void forgetWeights() {}
+  /// Of the copy of the weight.
+  virtual uint64_t getPackedBytes() const { return 0; }
 };
 
 /// A convolution, with strides in elements: N, C, spatial... | O, C / groups, window... | N, O,

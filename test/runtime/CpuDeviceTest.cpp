@@ -279,7 +279,7 @@ template <typename Format> struct Narrow {
 };
 
 template <typename T, typename Out = T, typename Sum = T>
-void check(const Problem &p, DataType type, unsigned threads) {
+void check(const Problem &p, DataType type, unsigned threads, bool mayPack = false) {
   int64_t lhsCount, rhsCount, outCount, batches = 1;
   auto lhs = makeStrides(p.batch, p.m, p.k, p.lhsTransposed, p.pad, p.lhsShared, lhsCount);
   auto rhs = makeStrides(p.batch, p.k, p.n, p.rhsTransposed, p.pad, p.rhsShared, rhsCount);
@@ -305,6 +305,7 @@ void check(const Problem &p, DataType type, unsigned threads) {
   MatmulProblem problem{type, sizes, lhs, rhs, out, p.alpha, {p.bias, p.residual}};
   if constexpr (!std::is_same_v<T, Out>)
     problem.outType = DataType::F32;
+  problem.mayPack = mayPack;
   auto plan = device->createMatmul(problem);
   device->matmul(
       *stream, *plan,
@@ -384,12 +385,18 @@ const Problem problems[] = {
     {{2}, 36, 512, 64, false, false, false, 0, false, true, false, 0.5},
     {{}, 512, 512, 64, true},
     {{}, 500, 40, 66, true, false, false, 12},
+    // Rows with a weight that may be packed.
+    {{}, 4, 512, 128},
+    {{}, 2, 100, 65, false, true, false, 3, false, false, true},
+    {{}, 32, 190, 70, false, false, false, 5, false, false, true, 1, true},
+    {{}, 5, 64, 64, false, true, false, 0, false, false, false, 1, true},
 };
 
 class CpuMatmulTest : public testing::TestWithParam<Problem> {};
 TEST_P(CpuMatmulTest, EqualsTheLoop) {
   for (unsigned threads : {1u, 3u})
-    check<float>(GetParam(), DataType::F32, threads);
+    for (bool mayPack : {false, true})
+      check<float>(GetParam(), DataType::F32, threads, mayPack);
   check<double>(GetParam(), DataType::F64, 2);
   // 16-bit operands with a result of the same type or f32.
   check<Narrow<Half>, Narrow<Half>, float>(GetParam(), DataType::F16, 2);
@@ -402,6 +409,28 @@ TEST_P(CpuMatmulTest, EqualsTheLoop) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Problems, CpuMatmulTest, testing::ValuesIn(problems));
+
+/// A weight is packed again at a new address, and where it is said to have changed.
+TEST(CpuMatmulTest, ForgetsPackedWeights) {
+  constexpr int64_t m = 4, n = 128, k = 64;
+  int64_t sizes[] = {m, n, k}, lhs[] = {k, 1}, rhs[] = {n, 1}, out[] = {n, 1};
+  std::vector<float> a(m * k, 1), b(k * n, 1), other(k * n, 2), c(m * n);
+  auto device = createCpuDevice(2);
+  auto stream = device->createStream(StreamKind::Compute, "compute");
+  MatmulProblem problem{DataType::F32, sizes, lhs, rhs, out};
+  problem.mayPack = true;
+  auto plan = device->createMatmul(problem);
+  auto expect = [&](const std::vector<float> &weight, float each) {
+    device->matmul(*stream, *plan, {a.data(), weight.data()}, c.data());
+    stream->synchronize();
+    EXPECT_EQ(c, std::vector<float>(m * n, each));
+  };
+  expect(b, k);
+  expect(other, 2 * k);
+  std::ranges::fill(other, 3);
+  plan->forgetWeights();
+  expect(other, 3 * k);
+}
 
 /// A copy of an operand lasts for one call only.
 TEST(CpuMatmulTest, ReadsOperandsAnew) {

@@ -7,6 +7,7 @@
 
 #include "runtime/core/Error.h"
 #include "runtime/device/cpu/CpuMatmul.h"
+#include "runtime/device/cpu/OneDnn.h"
 #include "runtime/device/cpu/ThreadPool.h"
 #include "support/AlignTo.h"
 
@@ -16,17 +17,19 @@
 #include <functional>
 #include <mutex>
 #include <numeric>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
 #include <string_view>
 
 using namespace gridloom::rt;
 using dnnl::memory;
+using onednn::getEngine;
+using onednn::getScratch;
+using onednn::getStream;
+using onednn::view;
 
 using Dims = memory::dims;
 using Forward = dnnl::convolution_forward;
 
-static constexpr size_t alignment = 64; // of what primitives read and write
 /// Channels that oneDNN computes together, on AVX-512.
 static constexpr int64_t kLanes = 16;
 
@@ -49,7 +52,7 @@ struct Copied {
   dnnl::reorder copy;
 
   static size_t getRoom(const std::optional<Copied> &copied) {
-    return copied ? gridloom::alignTo(copied->layout.get_size(), alignment) : 0;
+    return copied ? gridloom::alignTo(copied->layout.get_size(), onednn::kAlignment) : 0;
   }
 };
 
@@ -96,42 +99,6 @@ struct CpuConvolution::Parts {
   void runPart(const Part &part, int64_t image, std::span<const void *const> inputs,
                float *out) const;
 };
-
-static dnnl::engine &getEngine() {
-  static dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  return engine;
-}
-
-static dnnl::stream &getStream() {
-  thread_local dnnl::stream stream(getEngine());
-  return stream;
-}
-
-/// At least `bytes` of thread-local scratch.
-static void *getScratch(size_t bytes) {
-  thread_local std::vector<std::byte> scratch;
-  if (scratch.size() < bytes + alignment) {
-    scratch.clear(); // nothing to copy
-    scratch.resize(bytes + alignment);
-  }
-  void *data = scratch.data();
-  size_t room = scratch.size();
-  return std::align(alignment, bytes, data, room);
-}
-
-static memory view(const memory::desc &description, const void *data) {
-  return {description, getEngine(), const_cast<void *>(data)};
-}
-
-/// Converts oneDNN's exceptions to Error.
-template <typename Action> static void guard(ErrorCode code, const Action &action) {
-  try {
-    action();
-  } catch (const dnnl::error &error) {
-    throw Error(code, "convolution: oneDNN refuses it: " + std::string(error.message) +
-                          " (status " + std::to_string(int(error.status)) + ")");
-  }
-}
 
 static Dims toDims(std::span<const int64_t> list) { return {list.begin(), list.end()}; }
 
@@ -213,7 +180,7 @@ Forward::primitive_desc CpuConvolution::Parts::describePart(const Part &part,
 }
 
 static memory::desc inAnyLayout(const memory::desc &given) {
-  return {given.dims(), memory::data_type::f32, memory::format_tag::any};
+  return {onednn::getDims(given), memory::data_type::f32, memory::format_tag::any};
 }
 
 /// oneDNN's generated kernels take the maximum with zero; others multiply by the slope, zero, which
@@ -391,7 +358,8 @@ void CpuConvolution::Parts::runPart(const Part &part, int64_t image,
     part.target->copy.execute(getStream(), target, to);
   getStream().wait();
   if (hasRelu && (mayHaveNan || !part.hasRelu))
-    applyRelu(static_cast<float *>(to.get_data_handle()), part.output.dims(), outputStrides);
+    applyRelu(static_cast<float *>(to.get_data_handle()), onednn::getDims(part.output),
+              outputStrides);
 }
 
 CpuConvolution::CpuConvolution(const ConvolutionProblem &problem, int64_t threads) {
@@ -404,7 +372,7 @@ CpuConvolution::CpuConvolution(const ConvolutionProblem &problem, int64_t thread
                 "convolution: residuals, and activations but relu, are not available on the cpu");
   // A primitive is created for the number of oneDNN threads that run it: one, of the pool.
   OneLibraryThread one;
-  guard(ErrorCode::Unavailable, [&] {
+  onednn::guard("convolution", ErrorCode::Unavailable, [&] {
     parts = std::make_unique<Parts>(problem);
     int64_t height = problem.output[2], channels = problem.output[1];
     const Rows all = {0, height, 0, problem.input[2], problem.low[0], problem.high[0]};
@@ -436,7 +404,7 @@ void CpuConvolution::forgetWeights() { parts->packedFrom = nullptr; }
 void CpuConvolution::run(ThreadPool &pool, std::span<const void *const> inputs, void *out) {
   std::mutex mutex;
   std::exception_ptr failure;
-  guard(ErrorCode::Internal, [&] {
+  onednn::guard("convolution", ErrorCode::Internal, [&] {
     parts->pack(inputs[1]);
     auto perImage = int64_t(parts->parts.size());
     pool.parallelFor(parts->output[0] * perImage, [&](int64_t task) {

@@ -95,7 +95,7 @@ std::unique_ptr<Kernel> CpuDevice::loadKernel(const std::string &library,
 }
 
 std::unique_ptr<MatmulPlan> CpuDevice::createMatmul(const MatmulProblem &problem) {
-  return std::make_unique<CpuMatmul>(problem);
+  return std::make_unique<CpuMatmul>(problem, pool.getNumThreads());
 }
 
 std::unique_ptr<LibraryPlan> CpuDevice::createConvolution(const ConvolutionProblem &problem) {

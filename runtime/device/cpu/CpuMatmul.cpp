@@ -77,7 +77,12 @@ static BlasOperand describeOrThrow(const char *name, int64_t rows, int64_t colum
                   std::to_string(strides[1]) + "; one of them must be 1 and no rows may overlap");
 }
 
-CpuMatmul::CpuMatmul(const MatmulProblem &problem)
+static bool usesAvx2Kernels() {
+  dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+  return isa == dnnl_cpu_isa_avx2 || isa == dnnl_cpu_isa_avx2_vnni;
+}
+
+CpuMatmul::CpuMatmul(const MatmulProblem &problem, int64_t threads)
     : type(problem.type), outType(problem.getOutType()), alpha(problem.alpha) {
   if (problem.epilogue.activation != Activation::None)
     throw Error(ErrorCode::Unavailable, "matmul: activations are not available on the cpu");
@@ -113,6 +118,14 @@ CpuMatmul::CpuMatmul(const MatmulProblem &problem)
     throw Error(ErrorCode::Unavailable,
                 "matmul: " + std::string(nameOf(type)) + " is not available on the cpu");
   }
+  // oneDNN's AVX2 kernels have not been measured.
+  if (CpuPackedMatmul::isFor(problem) && !usesAvx2Kernels())
+    packed = std::make_unique<CpuPackedMatmul>(problem, threads);
+}
+
+void CpuMatmul::forgetWeights() {
+  if (packed)
+    packed->forgetWeights();
 }
 
 CpuMatmul::Offsets CpuMatmul::getOffsets(int64_t batch) const {
@@ -157,11 +170,6 @@ struct SpreadMatrix {
 
 constexpr int64_t kStepFloats = 512; ///< rows that are a multiple of this apart share cache sets
 constexpr int64_t kGapFloats = 16;   ///< a cache line
-
-static bool usesAvx2Kernels() {
-  dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
-  return isa == dnnl_cpu_isa_avx2 || isa == dnnl_cpu_isa_avx2_vnni;
-}
 
 /// Whether to copy an operand of `k` rows first, for a result of `rows` by `columns`. On AVX2 the
 /// library reads some columns of all rows in turn. If rows are a multiple of 2 KiB apart, the lines
@@ -308,9 +316,10 @@ void CpuMatmul::runLoops(ThreadPool &pool, const MatmulPointers<T> &pointers) co
 void CpuMatmul::runFloats(ThreadPool &pool, const MatmulPointers<float> &pointers) const {
   // BLAS does not write the result if k is 0.
   if (k == 0)
-    runLoops<float>(pool, pointers);
-  else
-    runSgemm(pool, pointers);
+    return runLoops<float>(pool, pointers);
+  if (!packed)
+    return runSgemm(pool, pointers);
+  packed->run(pool, pointers);
 }
 
 int64_t CpuMatmul::getReach(const std::vector<int64_t> &batch, const int64_t *strides, int64_t rows,

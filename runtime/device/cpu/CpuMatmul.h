@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 //
 // f32 uses oneDNN's sgemm, which runs single-threaded; the work is split over the rank's pool here.
+// Products with a constant weight use a packed copy of it, where there may be one.
 // f16 and bf16 are converted to f32 first: they save memory, not time. f64 and integers use plain
 // loops, which are exact and serve as a reference.
 //
@@ -12,7 +13,7 @@
 #ifndef GRIDLOOM_RUNTIME_DEVICE_CPU_CPUMATMUL_H
 #define GRIDLOOM_RUNTIME_DEVICE_CPU_CPUMATMUL_H
 
-#include "runtime/device/Device.h"
+#include "runtime/device/cpu/CpuPackedMatmul.h"
 
 #include <string>
 #include <utility>
@@ -39,18 +40,15 @@ struct MatmulScratch {
   std::vector<float> lhs, rhs, bias, residual, out;
 };
 
-/// Typed pointers to the operands.
-template <typename T> struct MatmulPointers {
-  const T *lhs = nullptr, *rhs = nullptr, *bias = nullptr, *residual = nullptr;
-  T *out = nullptr;
-};
-
 class CpuMatmul : public MatmulPlan {
 public:
-  /// Throws InvalidPlan if neither of an operand's last two strides is 1 or its rows overlap.
-  explicit CpuMatmul(const MatmulProblem &problem);
+  /// `threads` is the pool's size. Throws InvalidPlan if neither of an operand's last two strides
+  /// is 1 or its rows overlap.
+  CpuMatmul(const MatmulProblem &problem, int64_t threads);
   void run(ThreadPool &pool, MatmulScratch &scratch, const MatmulOperands &operands,
            void *out) const;
+  void forgetWeights() override;
+  uint64_t getPackedBytes() const override { return packed ? packed->getBytes() : 0; }
 
 private:
   struct Offsets {
@@ -80,6 +78,7 @@ private:
   int64_t lhsStrides[2], rhsStrides[2], outStrides[2]; // rows, columns
   double alpha = 1;
   BlasOperand lhsBlas, rhsBlas, outBlas;
+  std::unique_ptr<CpuPackedMatmul> packed;
 };
 
 /// Keeps oneDNN from starting threads when called from this thread.

@@ -1,0 +1,163 @@
+//===- CpuPackedMatmul.cpp - products with a packed weight ----------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/device/cpu/CpuPackedMatmul.h"
+
+#include "runtime/device/cpu/CpuMatmul.h"
+#include "runtime/device/cpu/OneDnn.h"
+#include "runtime/device/cpu/ThreadPool.h"
+
+#include <algorithm>
+#include <mutex>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+using namespace gridloom::rt;
+using dnnl::memory;
+using onednn::getEngine;
+using onednn::getStream;
+
+namespace {
+/// A product with some columns of the weight.
+struct Part {
+  int64_t column; // the first
+  memory::desc lhs, given, bias, out, scratch;
+  dnnl::inner_product_forward primitive;
+  memory packed;
+};
+} // namespace
+
+struct CpuPackedMatmul::Parts {
+  int64_t rows, outRow, rhsStep; // steps between the result's rows, and the weight's columns
+  bool hasBias;
+  std::vector<Part> parts;
+  std::mutex packing;
+  const float *packedFrom = nullptr;
+
+  void pack(const float *rhs);
+  void runPart(const Part &part, const MatmulPointers<float> &pointers) const;
+};
+
+bool CpuPackedMatmul::isFor(const MatmulProblem &problem) {
+  constexpr int64_t narrowest = 64;
+  if (!problem.mayPack || problem.type != DataType::F32 || problem.alpha != 1 ||
+      problem.getOutType() != DataType::F32 || problem.sizes.size() != 3)
+    return false;
+  auto [m, n, k] = std::tuple(problem.sizes[0], problem.sizes[1], problem.sizes[2]);
+  return m > 1 && n >= narrowest && k >= narrowest && problem.lhs[1] == 1 && problem.out[1] == 1;
+}
+
+static dnnl::inner_product_forward::primitive_desc
+describe(const Part &part, const memory::desc &weight, bool hasResidual) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  dnnl::post_ops epilogue;
+  if (hasResidual)
+    epilogue.append_sum();
+  attributes.set_post_ops(epilogue);
+  constexpr auto kind = dnnl::prop_kind::forward_inference;
+#if DNNL_VERSION_MAJOR >= 3
+  return {getEngine(), kind, part.lhs, weight, part.bias, part.out, attributes};
+#else
+  return {{kind, part.lhs, weight, part.bias, part.out}, attributes, getEngine()};
+#endif
+}
+
+CpuPackedMatmul::CpuPackedMatmul(const MatmulProblem &problem, int64_t threads)
+    : parts(std::make_unique<Parts>()) {
+  constexpr auto f32 = memory::data_type::f32;
+  constexpr int64_t tile = 64; // columns that oneDNN computes together
+  // A primitive is created for the number of oneDNN threads that run it: one, of the pool.
+  OneLibraryThread one;
+  int64_t m = problem.sizes[0], n = problem.sizes[1], k = problem.sizes[2];
+  int64_t step = ((n + threads - 1) / threads + tile - 1) / tile * tile;
+  parts->rows = m;
+  parts->outRow = problem.out[0];
+  parts->rhsStep = problem.rhs[1];
+  parts->hasBias = problem.epilogue.bias;
+  onednn::guard("matmul", ErrorCode::Unavailable, [&] {
+    for (int64_t begin = 0; begin < n; begin += step) {
+      int64_t columns = std::min(step, n - begin);
+      Part part;
+      part.column = begin;
+      part.lhs = memory::desc({m, k}, f32, memory::dims{problem.lhs[0], 1});
+      part.given = memory::desc({columns, k}, f32, memory::dims{problem.rhs[1], problem.rhs[0]});
+      if (parts->hasBias)
+        part.bias = memory::desc({columns}, f32, memory::dims{1});
+      part.out = memory::desc({m, columns}, f32, memory::dims{problem.out[0], 1});
+      auto description = describe(part, memory::desc({columns, k}, f32, memory::format_tag::any),
+                                  problem.epilogue.residual);
+      part.scratch = description.scratchpad_desc();
+      part.primitive = dnnl::inner_product_forward(description);
+      part.packed = memory(description.weights_desc(), getEngine());
+      parts->parts.push_back(std::move(part));
+    }
+  });
+}
+
+CpuPackedMatmul::~CpuPackedMatmul() = default;
+
+uint64_t CpuPackedMatmul::getBytes() const {
+  uint64_t bytes = 0;
+  for (const Part &part : parts->parts)
+    bytes += part.packed.get_desc().get_size();
+  return bytes;
+}
+
+void CpuPackedMatmul::forgetWeights() {
+  std::lock_guard lock(parts->packing);
+  parts->packedFrom = nullptr;
+}
+
+void CpuPackedMatmul::Parts::pack(const float *rhs) {
+  std::lock_guard lock(packing);
+  if (packedFrom == rhs)
+    return;
+  for (Part &part : parts) {
+    memory from = onednn::view(part.given, rhs + part.column * rhsStep);
+    dnnl::reorder(from, part.packed).execute(getStream(), from, part.packed);
+    getStream().wait();
+  }
+  packedFrom = rhs;
+}
+
+void CpuPackedMatmul::Parts::runPart(const Part &part,
+                                     const MatmulPointers<float> &pointers) const {
+  float *out = pointers.out + part.column;
+  // The library adds to what is in the result's memory.
+  if (pointers.residual && pointers.residual != pointers.out)
+    for (int64_t i = 0; i < rows; ++i)
+      std::copy_n(pointers.residual + part.column + i * outRow, onednn::getDims(part.out)[1],
+                  out + i * outRow);
+  std::unordered_map<int, memory> arguments{
+      {DNNL_ARG_SRC, onednn::view(part.lhs, pointers.lhs)},
+      {DNNL_ARG_WEIGHTS, part.packed},
+      {DNNL_ARG_DST, onednn::view(part.out, out)},
+      {DNNL_ARG_SCRATCHPAD,
+       onednn::view(part.scratch, onednn::getScratch(part.scratch.get_size()))}};
+  if (hasBias)
+    arguments.emplace(DNNL_ARG_BIAS, onednn::view(part.bias, pointers.bias + part.column));
+  part.primitive.execute(getStream(), arguments);
+  getStream().wait();
+}
+
+void CpuPackedMatmul::run(ThreadPool &pool, const MatmulPointers<float> &pointers) {
+  std::mutex mutex;
+  std::exception_ptr failure;
+  onednn::guard("matmul", ErrorCode::Internal, [&] {
+    parts->pack(pointers.rhs);
+    pool.parallelFor(int64_t(parts->parts.size()), [&](int64_t task) {
+      try {
+        parts->runPart(parts->parts[size_t(task)], pointers);
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        failure = std::current_exception();
+      }
+    });
+    if (failure)
+      std::rethrow_exception(failure);
+  });
+}

@@ -1,0 +1,46 @@
+//===- CpuPackedMatmul.h - products with a packed weight --------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_DEVICE_CPU_CPUPACKEDMATMUL_H
+#define GRIDLOOM_RUNTIME_DEVICE_CPU_CPUPACKEDMATMUL_H
+
+#include "runtime/device/Device.h"
+
+#include <memory>
+
+namespace gridloom::rt {
+
+class ThreadPool;
+
+/// Typed pointers to the operands.
+template <typename T> struct MatmulPointers {
+  const T *lhs = nullptr, *rhs = nullptr, *bias = nullptr, *residual = nullptr;
+  T *out = nullptr;
+};
+
+/// An f32 product of several rows with a constant weight, which is kept in oneDNN's own layout: its
+/// sgemm packs the weight, or reads it as it lies, in every call.
+class CpuPackedMatmul {
+public:
+  /// Whether there may be a copy of the weight, and it is of use.
+  static bool isFor(const MatmulProblem &problem);
+  /// `threads` is the pool's size; each has its own columns. Throws Unavailable if oneDNN does not
+  /// support the product.
+  CpuPackedMatmul(const MatmulProblem &problem, int64_t threads);
+  ~CpuPackedMatmul();
+  void run(ThreadPool &pool, const MatmulPointers<float> &pointers);
+  /// Of the copy.
+  uint64_t getBytes() const;
+  /// The values at the weight's address may have changed.
+  void forgetWeights();
+
+private:
+  struct Parts;
+  std::unique_ptr<Parts> parts;
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_DEVICE_CPU_CPUPACKEDMATMUL_H
