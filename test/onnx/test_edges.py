@@ -50,6 +50,15 @@ EDGES = {
         13, "Resize", [TEN, None, fixed(1, 1, 1, 0.6)],
         {"mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}, 1,
     ),
+    "resize-half-way": (
+        19, "Resize", [TEN, None, fixed(1, 1, 1, 1.2)],
+        {"mode": "nearest", "nearest_mode": "round_prefer_ceil", "coordinate_transformation_mode": "asymmetric"}, 1,
+    ),
+    "resize-half-pixel": (13, "Resize", [TEN, None, fixed(1, 1, 1, 3.4)], {"mode": "nearest", "nearest_mode": "floor"}, 1),
+    "resize-to-border": (
+        13, "Resize", [TEN, fixed(0, 0, 0, 0.3, 1, 1, 1, 1.1), None, *numbers([1, 1, 1, 9])],
+        {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": -9.0}, 1,
+    ),
     "dropout-mask-7": (7, "Dropout", [X], {}, 2),
     "dropout-mask-10": (10, "Dropout", [X], {}, 2),
     "resize-no-images": (13, "Resize", [np.zeros((0, 2, 3, 3), np.float32), None, fixed(1, 1, 2, 2)], {"mode": "linear"}, 1),
