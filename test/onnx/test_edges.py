@@ -138,3 +138,11 @@ def test_edge(name, tmp_path):
             exact = want.dtype.kind in "biu"
             tolerance = 0 if exact else max(1e-6, np.finfo(want.dtype).eps)
             np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("op, values", [("ReduceSum", [6e4, 6e4, -6e4, -6e4]), ("ReduceProd", [1000, 1000, 0.001, 0.001])])
+def test_parts_beyond_f16(op, values):
+    """The sum or product of a device's part may be beyond f16 where that of all parts is not."""
+    inputs, model, expected = make_model(13, op, [np.float16(values)], {}, 1)
+    actual = backend.run_model(model, inputs, mesh="x=2", shard={"x0": "[{x}]"})
+    np.testing.assert_allclose(actual[0], expected[0], rtol=1e-3)
