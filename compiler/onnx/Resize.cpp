@@ -9,6 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/OpTable.h"
+#include "compiler/onnx/Quantization.h"
 
 #include <cmath>
 
@@ -345,15 +346,29 @@ static LogicalResult setRegion(Node &node, MutableArrayRef<AxisResize> list, uns
   return success();
 }
 
+/// Interpolated numbers as integers. Without a filter, linear ones are truncated, as ONNX Runtime
+/// does; others are rounded, halves away from zero, and may be beyond the elements' range.
+static Value toIntegers(Node &node, Value x, const ResizeMode &mode, IntegerType type) {
+  if (!x || type.getWidth() == 1 || (mode.mode == "linear" && !mode.antialias))
+    return node.convert(x, type);
+  Value half = node.select(node.compare(loom::Direction::LT, x, 0.0), node.splatLike(x, -0.5),
+                           node.splatLike(x, 0.5));
+  Value rounded = node.binary<loom::AddOp>(x, half);
+  return type.getWidth() <= 16 ? saturate(node, rounded, type) : node.convert(rounded, type);
+}
+
 /// Resizes the axes that change. Other types are converted to f32 for interpolation.
 static LogicalResult resize(Node &node, Value x, const ResizeMode &mode,
                             ArrayRef<AxisResize> list) {
   Type element = getTensorType(x).getElementType();
-  bool converts = mode.mode != "nearest" && !isa<FloatType>(element);
+  auto stays = [](const AxisResize &axis) {
+    bool isWhole = axis.regionBegin == 0 && axis.regionEnd == 1;
+    return axis.input == axis.output && std::abs(axis.scale - 1) < 1e-9 && isWhole;
+  };
+  bool converts = mode.mode != "nearest" && !isa<FloatType>(element) && !llvm::all_of(list, stays);
   Value result = converts ? node.convert(x, Float32Type::get(node.getContext())) : x;
   for (const AxisResize &axis : list) {
-    bool isWhole = axis.regionBegin == 0 && axis.regionEnd == 1;
-    if (axis.input == axis.output && std::abs(axis.scale - 1) < 1e-9 && isWhole)
+    if (stays(axis))
       continue;
     // Places and weights are computed at import, for every element of the axis.
     if (axis.input < 1 || axis.output < 1 || std::max(axis.input, axis.output) > kMostTableEntries)
@@ -368,7 +383,8 @@ static LogicalResult resize(Node &node, Value x, const ResizeMode &mode,
     if (!result)
       return failure();
   }
-  return node.setResult(node.convert(result, element));
+  return node.setResult(converts ? toIntegers(node, result, mode, cast<IntegerType>(element))
+                                 : result);
 }
 
 /// Since version 11: X, roi, scales, sizes.

@@ -29,6 +29,8 @@ def half(*shape, fill=0) -> np.ndarray:
 
 TEN = np.arange(10, dtype=np.float32).reshape(1, 1, 1, 10)
 WIDE = np.float16([400, -400, 300, -300]).reshape(1, 2, 2)  # squares are beyond the largest f16, 65504
+BYTES = np.tile(np.uint8([0, 255, 255, 0, 0, 255, 0, 255]), (1, 1, 2, 1))  # cubic interpolation goes beyond both ends
+CUBIC = np.tile(np.uint8([0, 105, 255, 255, 192, 24, 0, 27, 220, 184, 1, 130, 255]), (1, 1, 2, 1))
 ONES = (np.ones(2, np.float16),)
 
 # name: opset, operator, operands (arrays are inputs), attributes, number of results, the result where ONNX Runtime has none
@@ -61,6 +63,14 @@ EDGES = {
     "resize-to-border": (
         13, "Resize", [TEN, fixed(0, 0, 0, 0.3, 1, 1, 1, 1.1), None, *numbers([1, 1, 1, 9])],
         {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": -9.0}, 1,
+    ),
+    "resize-bytes-cubic": (19, "Resize", [BYTES, None, None, *numbers([1, 1, 2, 13])], {"mode": "cubic"}, 1, CUBIC),
+    "resize-bytes-filtered": (19, "Resize", [BYTES, None, None, *numbers([1, 1, 2, 13])], {"mode": "cubic", "antialias": 1}, 1),
+    "resize-integers-filtered": (
+        19, "Resize", [BYTES.astype(np.int32), None, None, *numbers([1, 1, 2, 5])], {"mode": "linear", "antialias": 1}, 1,
+    ),
+    "resize-leaves-integers": (
+        19, "Resize", [np.int32([[[[2**24 + 1]]]]), None, None, *numbers([1, 1, 1, 1])], {"mode": "linear"}, 1,
     ),
     "dropout-mask-7": (7, "Dropout", [X], {}, 2),
     "dropout-mask-10": (10, "Dropout", [X], {}, 2),
