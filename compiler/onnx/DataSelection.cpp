@@ -65,19 +65,22 @@ static Packing makePacking(Node &node, Value keep) {
 // NonZero and Compress
 //===----------------------------------------------------------------------===//
 
-/// The places of known elements, as a table.
+/// The places of known elements, as a table; of a scalar there are only columns, [0, N].
 static Value findKnown(Node &node, const loom::HostTensor &x) {
   ArrayRef<int64_t> shape = x.getShape();
   std::vector<Dims> places(shape.size());
   SmallVector<int64_t> strides = loom::getRowMajorStrides(shape);
-  for (auto [i, value] : llvm::enumerate(x.toDoubles()))
-    if (value != 0)
-      for (size_t dim = 0; dim < shape.size(); ++dim)
-        places[dim].push_back(static_cast<int64_t>(i) / strides[dim] % shape[dim]);
+  int64_t rank = shape.size(), count = 0;
+  for (auto [i, value] : llvm::enumerate(x.toDoubles())) {
+    if (value == 0)
+      continue;
+    ++count;
+    for (int64_t dim = 0; dim < rank; ++dim)
+      places[dim].push_back(static_cast<int64_t>(i) / strides[dim] % shape[dim]);
+  }
   std::vector<int64_t> rows;
   for (const Dims &row : places)
     llvm::append_range(rows, row);
-  int64_t rank = shape.size(), count = rank == 0 ? 0 : rows.size() / rank;
   return node.constant(loom::HostTensor::fromInts(loom::ElementKind::I64, {rank, count}, rows));
 }
 

@@ -59,16 +59,48 @@ static LogicalResult importReciprocal(Node &node) {
   return node.setResult(node.binary<loom::DivideOp>(node.splatLike(x, 1), x));
 }
 
-/// The result has the base's type, whatever the exponent's. Powers of integers by floats are taken
-/// in f64: f32 does not hold all integers of 32 bits.
+/// True if numbers of `type` hold all exponents, as far as is known.
+static bool holdsExponents(Node &node, Type type) {
+  std::optional<loom::HostTensor> known = node.constantOperand(1);
+  loom::ElementKind kind = *loom::getElementKind(type);
+  if (known) {
+    std::vector<double> exponents = known->toDoubles();
+    auto held = loom::isFloatKind(known->getKind())
+                    ? loom::HostTensor::fromDoubles(kind, known->getShape(), exponents)
+                    : loom::HostTensor::fromInts(kind, known->getShape(), known->toInts());
+    return held.toDoubles() == exponents;
+  }
+  auto exponent = dyn_cast<IntegerType>(getTensorType(node.operand(1)).getElementType());
+  if (auto floats = dyn_cast<FloatType>(type))
+    return exponent ? exponent.getWidth() <= floats.getFPMantissaWidth() : floats.getWidth() >= 32;
+  return exponent.getWidth() + exponent.isUnsignedInteger() <= type.getIntOrFloatBitWidth();
+}
+
+/// The type to raise to a power in: powers of integers by floats take f64, since f32 does not hold
+/// all integers of 32 bits, and exponents that the base's type would round take the next that holds
+/// them, since -1 to an odd power is -1.
+static Type getPowerType(Node &node, Type base, Type exponent) {
+  MLIRContext *context = node.getContext();
+  if (base == exponent)
+    return base;
+  if (!isa<FloatType>(base)) {
+    if (isa<FloatType>(exponent))
+      return Float64Type::get(context);
+    return holdsExponents(node, base) ? base : IntegerType::get(context, 64);
+  }
+  for (Type type : {base, Type(Float32Type::get(context))})
+    if (holdsExponents(node, type))
+      return type;
+  return Float64Type::get(context);
+}
+
+/// The result has the base's type, whatever the exponent's.
 static LogicalResult importPow(Node &node) {
   Value base = node.operand(0), exponent = node.operand(1);
   if (!base || !exponent)
     return failure();
   Type baseType = getTensorType(base).getElementType();
-  Type exponentType = getTensorType(exponent).getElementType();
-  bool isMixed = isa<FloatType>(exponentType) && !isa<FloatType>(baseType);
-  Type type = isMixed ? Float64Type::get(node.getContext()) : baseType;
+  Type type = getPowerType(node, baseType, getTensorType(exponent).getElementType());
   Value power = node.binary<loom::PowerOp>(node.convert(base, type), node.convert(exponent, type));
   return node.setResult(node.convert(power, baseType));
 }

@@ -356,6 +356,10 @@ Value Emitter::matmul(Value x, Value y) {
 Value Emitter::reduce(Value x, dist::ReductionKind kind, ArrayRef<int64_t> dims, bool keepDims) {
   if (!x || dims.empty())
     return x;
+  // Where the dimensions are split, the sum or product of a part may be beyond 16-bit floats.
+  bool mayOverflow = kind == dist::ReductionKind::Sum || kind == dist::ReductionKind::Prod;
+  if (Value wide = mayOverflow ? widen(x) : x; wide != x)
+    return convert(reduce(wide, kind, dims, keepDims), getTensorType(x).getElementType());
   SmallVector<int64_t> reduced, kept;
   for (auto [dim, size] : llvm::enumerate(getShape(x))) {
     bool goes = llvm::is_contained(dims, dim);

@@ -85,6 +85,8 @@ bool gridloom::onnx_import::takesOnlyFloats(StringRef name) {
              true)
       .Cases({"Celu", "Elu", "Erf", "Exp", "Gelu", "Log", "LpPool", "Mish", "Selu"}, true)
       .Cases({"Sigmoid", "Softplus", "Sqrt", "SwiGLU", "Swish", "Tan", "Tanh"}, true)
+      .Cases({"GlobalLpPool", "LogSoftmax", "LpNormalization", "Softmax"}, true)
+      .Cases({"LayerNormalization", "MeanVarianceNormalization", "RMSNormalization"}, true)
       .Cases({"com.microsoft.Gelu", "com.microsoft.QuickGelu"}, true)
       .Default(false);
 }

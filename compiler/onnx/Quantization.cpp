@@ -36,21 +36,22 @@ Value onnx_import::spread(Node &node, Value parameter, ArrayRef<int64_t> shape,
   if (loom::countElements(given) == 1)
     return node.reshape(parameter, {});
   int64_t dim = axis.value_or(rank - 1);
-  if (block == 0 && given.size() == 1 && dim < rank && given[0] == shape[dim]) {
+  bool hasDim = dim >= 0 && dim < rank;
+  if (block == 0 && given.size() == 1 && hasDim && given[0] == shape[dim]) {
     Dims aligned(rank, 1);
     aligned[dim] = given[0];
     return node.reshape(parameter, aligned);
   }
   Dims wanted(shape);
-  if (block > 0 && dim < rank)
+  if (block > 0 && hasDim)
     wanted[dim] = llvm::divideCeil(shape[dim], block);
   // The block of each element is computed here.
-  if (block > 0 && dim < rank && shape[dim] > kMostTableEntries) {
+  if (block > 0 && hasDim && shape[dim] > kMostTableEntries) {
     node.error() << "dimension " << dim << " of " << toString(shape) << " has more than the "
                  << kMostTableEntries << " elements that can be scaled in blocks";
     return {};
   }
-  if (block > 0 && given == ArrayRef<int64_t>(wanted)) {
+  if (block > 0 && hasDim && given == ArrayRef<int64_t>(wanted)) {
     Dims indices;
     for (int64_t i = 0; i < shape[dim]; ++i)
       indices.push_back(i / block);

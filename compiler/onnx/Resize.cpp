@@ -9,6 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/OpTable.h"
+#include "compiler/onnx/Quantization.h"
 
 #include <cmath>
 
@@ -48,37 +49,52 @@ struct Taps {
 
 /// The input coordinate of output position `y`.
 static double findSource(const ResizeMode &mode, const AxisResize &axis, int64_t y) {
+  // The nearest elements are those of ONNX Runtime, which rounds to f32 on the way: what is whole
+  // or a half for the decimal number that a scale stands for, is so there, too.
+  auto round = [isNearest = mode.mode == "nearest"](double x) -> double {
+    return isNearest ? static_cast<float>(x) : x;
+  };
   auto input = static_cast<double>(axis.input), position = static_cast<double>(y);
+  double scale = round(axis.scale);
   // A scale is f32: its products that are whole in f32 are meant to be whole.
   double output = static_cast<float>(axis.scale * input);
-  double centre = (position + 0.5) / axis.scale - 0.5;
+  double centre = round((position + 0.5) / scale) - 0.5;
+  // ONNX's node tests take the length with its fraction, ONNX Runtime the whole one.
   if (mode.transform == "align_corners")
     return output == 1 ? 0 : position * (input - 1) / (output - 1);
   if (mode.transform == "asymmetric")
-    return position / axis.scale;
+    return position / scale;
   if (mode.transform == "tf_crop_and_resize") {
-    double region = (axis.regionEnd - axis.regionBegin) * (input - 1);
-    double inside = output == 1 ? region / 2 : position * region / (output - 1);
-    return inside + axis.regionBegin * (input - 1);
+    // In f32, which decides what is outside.
+    auto begin = static_cast<float>(axis.regionBegin), end = static_cast<float>(axis.regionEnd);
+    auto last = static_cast<float>(axis.input - 1);
+    if (output == 1)
+      return 0.5F * (begin + end) * last;
+    float inside = static_cast<float>(position) * (end - begin) * last;
+    return begin * last + inside / static_cast<float>(output - 1);
   }
   // Here the length is the result's, a whole number.
   if (mode.transform == "pytorch_half_pixel")
     return axis.output == 1 ? 0 : centre;
-  if (mode.transform == "half_pixel_symmetric")
-    return input / 2 * (1 - static_cast<double>(axis.output) / output) + centre;
+  if (mode.transform == "half_pixel_symmetric") {
+    double adjustment = round(static_cast<double>(axis.output) / static_cast<float>(scale * input));
+    return round(input / 2 * (1 - adjustment)) + (position + 0.5) / scale - 0.5;
+  }
   return centre;
 }
 
 static double roundNearest(const ResizeMode &resize, const AxisResize &axis, double source) {
-  // Quotients that are whole in f32, in which ONNX Runtime divides, stay what they are.
   double x = static_cast<float>(source);
   if (resize.shrinksUp && axis.scale < 1)
     return std::ceil(x);
   StringRef mode = resize.nearest;
+  // Halves may be off by the rounding of their scale.
+  double half = std::floor(x) + 0.5;
+  bool isHalf = std::abs(x - half) <= 1e-6;
   if (mode == "round_prefer_floor")
-    return std::ceil(x - 0.5);
+    return isHalf ? half - 0.5 : std::ceil(x - 0.5);
   if (mode == "round_prefer_ceil")
-    return std::floor(x + 0.5);
+    return isHalf ? half + 0.5 : std::floor(x + 0.5);
   return mode == "ceil" ? std::ceil(x) : std::floor(x);
 }
 
@@ -330,15 +346,29 @@ static LogicalResult setRegion(Node &node, MutableArrayRef<AxisResize> list, uns
   return success();
 }
 
+/// Interpolated numbers as integers. Without a filter, linear ones are truncated, as ONNX Runtime
+/// does; others are rounded, halves away from zero, and may be beyond the elements' range.
+static Value toIntegers(Node &node, Value x, const ResizeMode &mode, IntegerType type) {
+  if (!x || type.getWidth() == 1 || (mode.mode == "linear" && !mode.antialias))
+    return node.convert(x, type);
+  Value half = node.select(node.compare(loom::Direction::LT, x, 0.0), node.splatLike(x, -0.5),
+                           node.splatLike(x, 0.5));
+  Value rounded = node.binary<loom::AddOp>(x, half);
+  return type.getWidth() <= 16 ? saturate(node, rounded, type) : node.convert(rounded, type);
+}
+
 /// Resizes the axes that change. Other types are converted to f32 for interpolation.
 static LogicalResult resize(Node &node, Value x, const ResizeMode &mode,
                             ArrayRef<AxisResize> list) {
   Type element = getTensorType(x).getElementType();
-  bool converts = mode.mode != "nearest" && !isa<FloatType>(element);
+  auto stays = [](const AxisResize &axis) {
+    bool isWhole = axis.regionBegin == 0 && axis.regionEnd == 1;
+    return axis.input == axis.output && std::abs(axis.scale - 1) < 1e-9 && isWhole;
+  };
+  bool converts = mode.mode != "nearest" && !isa<FloatType>(element) && !llvm::all_of(list, stays);
   Value result = converts ? node.convert(x, Float32Type::get(node.getContext())) : x;
   for (const AxisResize &axis : list) {
-    bool isWhole = axis.regionBegin == 0 && axis.regionEnd == 1;
-    if (axis.input == axis.output && std::abs(axis.scale - 1) < 1e-9 && isWhole)
+    if (stays(axis))
       continue;
     // Places and weights are computed at import, for every element of the axis.
     if (axis.input < 1 || axis.output < 1 || std::max(axis.input, axis.output) > kMostTableEntries)
@@ -353,7 +383,8 @@ static LogicalResult resize(Node &node, Value x, const ResizeMode &mode,
     if (!result)
       return failure();
   }
-  return node.setResult(node.convert(result, element));
+  return node.setResult(converts ? toIntegers(node, result, mode, cast<IntegerType>(element))
+                                 : result);
 }
 
 /// Since version 11: X, roi, scales, sizes.

@@ -25,7 +25,7 @@ bool convertsFloats(Operation *op, bool narrows) {
   return (narrow.isF16() || narrow.isBF16()) && wide.isF32();
 }
 
-/// What `value` is the widened copy of: means of 16-bit floats are computed in f32.
+/// What `value` is the widened copy of: sums and means of 16-bit floats are computed in f32.
 Value skipWidening(Value value) {
   Operation *op = value.getDefiningOp();
   return convertsFloats(op, /*narrows=*/false) ? op->getOperand(0) : value;
@@ -114,6 +114,12 @@ private:
   }
 };
 
+/// Continues above the conversion of a sum or mean that was computed in f32 back to 16 bits.
+void skipNarrowing(Trace &trace) {
+  if (Operation *op = trace.value.getDefiningOp(); convertsFloats(op, /*narrows=*/true))
+    trace.follow(op);
+}
+
 //===----------------------------------------------------------------------===//
 // Softmax
 //===----------------------------------------------------------------------===//
@@ -127,6 +133,7 @@ struct RaiseSoftmax : OpRewritePattern<loom::DivideOp> {
     if (!exponential)
       return rewriter.notifyMatchFailure(op, "numerator is no exponential");
     Trace sum(op.getRhs());
+    skipNarrowing(sum);
     auto reduce = sum.getAs<loom::ReduceOp>();
     if (!reduce || reduce.getDims().size() != 1 ||
         !sum.isReductionOf(exponential, dist::ReductionKind::Sum, reduce.getDims()[0]))
@@ -153,12 +160,6 @@ struct RaiseSoftmax : OpRewritePattern<loom::DivideOp> {
 // Norms
 //===----------------------------------------------------------------------===//
 
-/// Continues above the conversion of a mean that was computed in f32 back to 16 bits.
-void skipNarrowing(Trace &trace) {
-  if (Operation *op = trace.value.getDefiningOp(); convertsFloats(op, /*narrows=*/true))
-    trace.follow(op);
-}
-
 /// Matches a mean over the last dimension of `x`: sum / n or sum * (1 / n).
 bool matchMean(Trace &trace, Value x) {
   skipNarrowing(trace);
@@ -175,6 +176,7 @@ bool matchMean(Trace &trace, Value x) {
   } else if (count != 1) {
     return false;
   }
+  skipNarrowing(trace);
   return trace.isReductionOf(x, dist::ReductionKind::Sum, last);
 }
 
@@ -202,6 +204,7 @@ std::optional<Normalized> matchVariance(Trace trace, Value centred) {
   if (Operation *scale = probe.value.getDefiningOp();
       scale && isa<loom::DivideOp, loom::MultiplyOp>(scale))
     probe.follow(scale);
+  skipNarrowing(probe);
   auto reduce = probe.getAs<loom::ReduceOp>();
   auto square = reduce ? skipWidening(reduce.getInput()).getDefiningOp<loom::MultiplyOp>()
                        : loom::MultiplyOp();

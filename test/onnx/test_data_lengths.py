@@ -301,12 +301,18 @@ def test_a_name_that_is_taken(tmp_path):
 def test_constants_are_of_their_length(tmp_path):
     """A result computed at import has its exact length."""
     what = model(
-        [node("Add", ["x", "c"], ["s"]), node("Compress", ["x", "k"], ["y"], axis=0), node("Unique", ["c"], ["u"])],
+        [
+            node("Compress", ["x", "k"], ["y"], axis=0),
+            node("Unique", ["c"], ["u"]),
+            node("NonZero", ["c"], ["n"]),
+            node("NonZero", ["seven"], ["none"]),
+        ],
         {"x": np.zeros((4, 3), np.float32)},
-        {"y": (T.FLOAT, 2), "u": (T.INT64, 1)},
-        [number("k", [1, 0, 1, 0], bool), number("c", [3, 1, 3])],
+        {"y": (T.FLOAT, 2), "u": (T.INT64, 1), "n": (T.INT64, 2), "none": (T.INT64, 2)},
+        [number("k", [1, 0, 1, 0], bool), number("c", [3, 0, 3]), number("seven", 7)],
     )
     case = evaluate.evaluate(tmp_path, what, [np.ones((4, 3), np.float32)])
     assert case.error is None, case.error
-    assert case.names == ["y", "u"]
-    assert case.imported[0].shape == (2, 3) and case.imported[1].tolist() == [1, 3]
+    assert case.names == ["y", "u", "n", "none"]
+    assert case.imported[0].shape == (2, 3) and case.imported[1].tolist() == [0, 3] and case.imported[2].tolist() == [[0, 2]]
+    assert case.imported[3].shape == (0, 1)  # which differs from numpy

@@ -29,6 +29,8 @@ def half(*shape, fill=0) -> np.ndarray:
 
 TEN = np.arange(10, dtype=np.float32).reshape(1, 1, 1, 10)
 WIDE = np.float16([400, -400, 300, -300]).reshape(1, 2, 2)  # squares are beyond the largest f16, 65504
+BYTES = np.tile(np.uint8([0, 255, 255, 0, 0, 255, 0, 255]), (1, 1, 2, 1))  # cubic interpolation goes beyond both ends
+CUBIC = np.tile(np.uint8([0, 105, 255, 255, 192, 24, 0, 27, 220, 184, 1, 130, 255]), (1, 1, 2, 1))
 ONES = (np.ones(2, np.float16),)
 
 # name: opset, operator, operands (arrays are inputs), attributes, number of results, the result where ONNX Runtime has none
@@ -43,12 +45,32 @@ EDGES = {
     "root": (13, "Pow", [np.float32([-np.inf, -0.0, 0, np.inf, 4, -1]), fixed(0.5)], {}, 1),
     "inverse-root": (13, "Pow", [np.float32([-np.inf, -0.0, 0, np.inf, 4, -1]), fixed(-0.5)], {}, 1),
     "power-of-integers": (13, "Pow", [np.int32([3, 7, -3]), np.float32([17, 9, 17])], {}, 1),
+    "odd-power-f16": (15, "Pow", [-ONES[0], np.int32([2049, 2050])], {}, 1),
+    "odd-power-f32": (15, "Pow", [np.float32([-1, -1]), (np.int64([2**24 + 1, 2**33 + 1]),)], {}, 1),
+    "odd-power-of-integers": (15, "Pow", [np.int32([-1, 0]), np.int64([2**33 + 1, 2**33])], {}, 1),
     "resize-shrinks-10": (10, "Resize", [X[:, :, :2, :4].copy(), fixed(1, 1, 0.6, 0.6)], {"mode": "nearest"}, 1),
     "resize-shrinks-and-grows-10": (10, "Resize", [X, fixed(1, 1, 1.5, 0.7)], {"mode": "nearest"}, 1),
     "resize-to-whole-length": (13, "Resize", [TEN, None, fixed(1, 1, 1, 1.3)], {"mode": "linear"}, 1),
     "resize-from-whole-place": (
         13, "Resize", [TEN, None, fixed(1, 1, 1, 0.6)],
         {"mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}, 1,
+    ),
+    "resize-half-way": (
+        19, "Resize", [TEN, None, fixed(1, 1, 1, 1.2)],
+        {"mode": "nearest", "nearest_mode": "round_prefer_ceil", "coordinate_transformation_mode": "asymmetric"}, 1,
+    ),
+    "resize-half-pixel": (13, "Resize", [TEN, None, fixed(1, 1, 1, 3.4)], {"mode": "nearest", "nearest_mode": "floor"}, 1),
+    "resize-to-border": (
+        13, "Resize", [TEN, fixed(0, 0, 0, 0.3, 1, 1, 1, 1.1), None, *numbers([1, 1, 1, 9])],
+        {"mode": "linear", "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": -9.0}, 1,
+    ),
+    "resize-bytes-cubic": (19, "Resize", [BYTES, None, None, *numbers([1, 1, 2, 13])], {"mode": "cubic"}, 1, CUBIC),
+    "resize-bytes-filtered": (19, "Resize", [BYTES, None, None, *numbers([1, 1, 2, 13])], {"mode": "cubic", "antialias": 1}, 1),
+    "resize-integers-filtered": (
+        19, "Resize", [BYTES.astype(np.int32), None, None, *numbers([1, 1, 2, 5])], {"mode": "linear", "antialias": 1}, 1,
+    ),
+    "resize-leaves-integers": (
+        19, "Resize", [np.int32([[[[2**24 + 1]]]]), None, None, *numbers([1, 1, 1, 1])], {"mode": "linear"}, 1,
     ),
     "dropout-mask-7": (7, "Dropout", [X], {}, 2),
     "dropout-mask-10": (10, "Dropout", [X], {}, 2),
@@ -126,3 +148,11 @@ def test_edge(name, tmp_path):
             exact = want.dtype.kind in "biu"
             tolerance = 0 if exact else max(1e-6, np.finfo(want.dtype).eps)
             np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("op, values", [("ReduceSum", [6e4, 6e4, -6e4, -6e4]), ("ReduceProd", [1000, 1000, 0.001, 0.001])])
+def test_parts_beyond_f16(op, values):
+    """The sum or product of a device's part may be beyond f16 where that of all parts is not."""
+    inputs, model, expected = make_model(13, op, [np.float16(values)], {}, 1)
+    actual = backend.run_model(model, inputs, mesh="x=2", shard={"x0": "[{x}]"})
+    np.testing.assert_allclose(actual[0], expected[0], rtol=1e-3)

@@ -194,6 +194,17 @@ REFUSALS = {
         model([node("Exp", ["x"], name="e")], [value("x", [4], T.INT32)]),
         "Exp 'e': operand 0 is 'tensor<4xi32>', expected floats; convert it (Cast)",
     ),
+    "softmax of integers": (
+        model([node("Softmax", ["x"], name="s")], [value("x", [4], T.INT32)]),
+        "Softmax 's': operand 0 is 'tensor<4xi32>', expected floats; convert it (Cast)",
+    ),
+    "scales of a scalar": (
+        model(
+            [node("QLinearMatMul", ["x", "s", "z", "x", "s", "z", "s", "v"], name="q")],
+            [value("x", [4], T.UINT8), ("s", []), value("z", [], T.UINT8), value("v", [4], T.UINT8)],
+        ),
+        "QLinearMatMul 'q': scale or zero point [4] does not fit []",
+    ),
     "bits of floats": (
         model([node("And", ["b", "x"], name="a")], [("x", [4]), value("b", [4], T.BOOL)]),
         "And 'a': operand 1 is 'tensor<4xf32>', expected integers or booleans; convert it (Cast)",

@@ -83,6 +83,21 @@ func.func @softmax(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
   return %7 : tensor<2x4xf32>
 }
 
+// Sums of 16-bit floats are computed in f32.
+// CHECK-LABEL: func.func @softmax_of_16_bits
+// CHECK-SAME: %[[X:[^:]*]]: tensor<2x4xf16>
+// CHECK-NEXT: loom.softmax %[[X]] dim = 1
+// CHECK-NEXT: return
+func.func @softmax_of_16_bits(%x: tensor<2x4xf16>) -> tensor<2x4xf16> {
+  %0 = loom.exp %x : tensor<2x4xf16>
+  %1 = loom.convert %0 : (tensor<2x4xf16>) -> tensor<2x4xf32>
+  %2 = loom.reduce sum %1 dims = [1] : (tensor<2x4xf32>) -> tensor<2xf32>
+  %3 = loom.convert %2 : (tensor<2xf32>) -> tensor<2xf16>
+  %4 = loom.broadcast %3 dims = [0] : (tensor<2xf16>) -> tensor<2x4xf16>
+  %5 = loom.divide %0, %4 : tensor<2x4xf16>
+  return %5 : tensor<2x4xf16>
+}
+
 // The sum is broadcast along the wrong dimension, which a square shape hides.
 // CHECK-LABEL: func.func @not_softmax
 // CHECK-NOT: loom.softmax
@@ -169,6 +184,26 @@ func.func @layer_norm_of_16_bits(%x: tensor<8x4xf16>) -> tensor<8x4xf16> {
   %13 = loom.broadcast %12 dims = [0] : (tensor<8xf16>) -> tensor<8x4xf16>
   %14 = loom.divide %5, %13 : tensor<8x4xf16>
   return %14 : tensor<8x4xf16>
+}
+
+// Means that are written as sums and quotients of 16 bits.
+// CHECK-LABEL: func.func @rms_norm_of_16_bit_sums
+// CHECK-SAME: %[[X:[^:]*]]: tensor<8x4xf16>
+// CHECK: loom.rms_norm %[[X]]
+// CHECK-NEXT: return
+func.func @rms_norm_of_16_bit_sums(%x: tensor<8x4xf16>) -> tensor<8x4xf16> {
+  %n = loom.constant dense<4.0> : tensor<8xf16>
+  %e = loom.constant dense<1.0e-3> : tensor<8xf16>
+  %0 = loom.multiply %x, %x : tensor<8x4xf16>
+  %1 = loom.convert %0 : (tensor<8x4xf16>) -> tensor<8x4xf32>
+  %2 = loom.reduce sum %1 dims = [1] : (tensor<8x4xf32>) -> tensor<8xf32>
+  %3 = loom.convert %2 : (tensor<8xf32>) -> tensor<8xf16>
+  %4 = loom.divide %3, %n : tensor<8xf16>
+  %5 = loom.add %4, %e : tensor<8xf16>
+  %6 = loom.sqrt %5 : tensor<8xf16>
+  %7 = loom.broadcast %6 dims = [0] : (tensor<8xf16>) -> tensor<8x4xf16>
+  %8 = loom.divide %x, %7 : tensor<8x4xf16>
+  return %8 : tensor<8x4xf16>
 }
 
 // In the form of Llama's exporters: the square by pow or multiply, a reciprocal, the weight first.
