@@ -131,3 +131,27 @@ func.func @repeated(%x: tensor<32x16xf32>, %y: tensor<32x16xf32>, %label: tensor
   %10 = loom.subtract %9, %6 : tensor<32x16xf32>
   return %4, %8, %10 : tensor<32xf32>, tensor<32xf32>, tensor<32x16xf32>
 }
+
+// -----
+
+// The mean of a sum over devices is computed in both kernels that read it, since the sum is in memory.
+dist.mesh @mesh <["data" = 2]>
+// CHECK-LABEL: func.func @mean
+// CHECK: %[[SUM:.*]] = dist.done
+// CHECK-NEXT: plan.call @k_multiply_reduce_0(%[[SUM]])
+// CHECK-NEXT: plan.call @k_multiply_subtract_0(%[[SUM]], %arg1)
+// CHECK-NEXT: return
+func.func @mean(%x: tensor<32x16xf32>, %p: tensor<32x16xf32> {loom.state = "p"}) -> (tensor<32x16xf32> {loom.state = "p"}, tensor<32xf32>)
+    attributes {loom.dims = {}, loom.entry = "train_step"} {
+  %f = dist.start {
+    %r = dist.all_reduce %x over ["data"] sum : tensor<32x16xf32>
+    dist.yield %r : tensor<32x16xf32>
+  } : !dist.future<tensor<32x16xf32>>
+  %0 = dist.done %f : !dist.future<tensor<32x16xf32>> -> tensor<32x16xf32>
+  %1 = loom.constant dense<0.125> : tensor<32x16xf32>
+  %2 = loom.multiply %0, %1 : tensor<32x16xf32>
+  %3 = loom.multiply %2, %2 : tensor<32x16xf32>
+  %4 = loom.reduce sum %3 dims = [1] : (tensor<32x16xf32>) -> tensor<32xf32>
+  %5 = loom.subtract %p, %2 : tensor<32x16xf32>
+  return %5, %4 : tensor<32x16xf32>, tensor<32xf32>
+}
