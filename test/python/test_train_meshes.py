@@ -219,8 +219,8 @@ def test_sums_of_parts_are_split_as_the_states(tools, tmp_path, mesh, level, par
 
 
 def test_parts_of_a_batch_come_one_after_another(tools, tmp_path):
-    """With four micro-batches, the backward pass keeps three activations of a quarter of the batch, plus the sums of gradients. Of the whole
-    batch it keeps two: there the order is free."""
+    """With four micro-batches, the backward pass keeps three activations of a quarter of the batch, plus the sums of gradients. Of the
+    whole batch it keeps two: there the order is free."""
     arenas, activation = {}, 2048 // 2 * 512 * 4
     for parts in (1, 4):
         plan, size = compile_wide(tools, tmp_path, "data=2", 2048, microbatches=parts)
