@@ -41,7 +41,7 @@ static bool readsInPlace(Operation *op, OpOperand &operand) {
 /// combine or move elements make a kernel read ahead.
 static bool isElementByElement(Operation *op) {
   return isa<loom::KernelBodyInterface, loom::ConstantOp, loom::IotaOp, loom::BroadcastOp,
-             loom::ReshapeOp, loom::ScatterOp, loom::CumulativeOp>(op);
+             loom::ReshapeOp, loom::GatherOp, loom::ScatterOp, loom::CumulativeOp>(op);
 }
 
 /// True if the body reads, for each element of the output, only the element of argument `input` at

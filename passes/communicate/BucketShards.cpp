@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/communicate/Buckets.h"
 
+#include "dialects/dist/Sharding.h"
 #include "dialects/loom/Padding.h"
 #include "dialects/loom/Training.h"
 
@@ -120,6 +121,19 @@ void removeAwaited(Block &block, SmallVector<Member> &members) {
                      [&](Operation *user) { return own.contains(user) || awaited.contains(user); }))
       awaited.insert(&op);
   llvm::erase_if(members, [&](const Member &member) { return awaited.contains(member.op); });
+}
+
+/// Whether a message of its own costs less than copying the whole value into a joint one, or out of
+/// it.
+bool isBetterAlone(const Member &member, const Mesh &mesh) {
+  SmallVector<StringAttr> axes(
+      member.op->getAttrOfType<ArrayAttr>("axes").getAsRange<StringAttr>());
+  auto kind = isa<AllGatherOp>(member.op) ? cluster::Collective::AllGather
+                                          : cluster::Collective::ReduceScatter;
+  cluster::Work copy;
+  copy.readBytes = copy.writtenBytes = static_cast<double>(member.getBytes());
+  return mesh.getSeconds(kind, /*bytes=*/1, axes) <
+         cluster::getComputeSeconds(mesh.getMachine(), copy);
 }
 
 /// Makes one message of several members.
@@ -252,10 +266,10 @@ private:
 /// Collects members until they have `size` bytes, then joins them.
 class Bucket {
 public:
-  explicit Bucket(int64_t size) : size(size) {}
+  Bucket(int64_t size, const Mesh &mesh) : size(size), mesh(mesh) {}
 
   void add(Member member) {
-    if (member.getBytes() >= size)
+    if (member.getBytes() >= size || isBetterAlone(member, mesh))
       return;
     Operation *used = findUser(member.op);
     // A bucket holds gradients of one part of the batch: parts do not wait for each other.
@@ -295,6 +309,7 @@ private:
   }
 
   int64_t size, bytes = 0;
+  const Mesh &mesh;
   SmallVector<Member> members;
   llvm::DenseSet<StringAttr> sums;
   BucketPlace place;
@@ -306,6 +321,7 @@ struct BucketShardsPass : public gridloom::impl::BucketShardsBase<BucketShardsPa
   void runOnOperation() override {
     if (!loom::isTrainStep(getOperation()) || bucketSize <= 0)
       return;
+    Mesh mesh = Mesh::get(getOperation()->getParentOfType<ModuleOp>());
     for (Block &block : getOperation().getBody()) {
       llvm::MapVector<Kind, SmallVector<Member>> kinds;
       for (Operation &op : block)
@@ -321,7 +337,7 @@ struct BucketShardsPass : public gridloom::impl::BucketShardsBase<BucketShardsPa
         llvm::stable_sort(members, [](const Member &a, const Member &b) {
           return a.maker != b.maker && isLater(b.maker, a.maker);
         });
-        Bucket bucket(bucketSize);
+        Bucket bucket(bucketSize, mesh);
         for (Member &member : members)
           bucket.add(std::move(member));
         bucket.send();

@@ -72,14 +72,20 @@ struct ContiguousCollectivesPass
   using ContiguousCollectivesBase::ContiguousCollectivesBase;
 
   void runOnOperation() override {
+    // Collected first, because a rewrite erases what the walk may visit next.
+    SmallVector<Operation *> collectives;
     getOperation().walk([&](Operation *op) {
+      if (isa<AllGatherOp, ReduceScatterOp, AllToAllOp>(op))
+        collectives.push_back(op);
+    });
+    for (Operation *op : collectives) {
       if (auto gather = dyn_cast<AllGatherOp>(op))
         rewrite(gather);
       else if (auto scatter = dyn_cast<ReduceScatterOp>(op))
         rewrite(scatter);
       else if (auto exchange = dyn_cast<AllToAllOp>(op))
         rewrite(exchange);
-    });
+    }
   }
 
 private:
@@ -114,8 +120,39 @@ private:
     replace(op, local, mover.joinFromFront(local.getOutput(), op.getDim(), parts));
   }
 
+  /// Has a transpose of the result come before, if that brings the dimension to the front: then
+  /// nothing else has to be moved, and a product computes its transpose at no cost.
+  static bool scatterTransposed(ReduceScatterOp op) {
+    auto transpose = op.getOutput().hasOneUse()
+                         ? dyn_cast<loom::TransposeOp>(*op.getOutput().getUsers().begin())
+                         : loom::TransposeOp();
+    if (!transpose || transpose.getPermutation()[0] != static_cast<int64_t>(op.getDim()))
+      return false;
+    OpBuilder builder(op);
+    auto type = cast<RankedTensorType>(op.getInput().getType());
+    SmallVector<int64_t> permutation(transpose.getPermutation());
+    auto shape =
+        llvm::map_to_vector(permutation, [&](int64_t dim) { return type.getDimSize(dim); });
+    Value input = loom::TransposeOp::create(builder, transpose.getLoc(),
+                                            RankedTensorType::get(shape, type.getElementType()),
+                                            op.getInput(), permutation);
+    auto local =
+        ReduceScatterOp::create(builder, op.getLoc(), transpose.getType(), input, op.getAxes(),
+                                builder.getI64IntegerAttr(0), op.getReductionAttr());
+    local->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+    for (StringRef name : {kShardings, kOrigins}) {
+      local->removeAttr(name);
+      if (Attribute attr = transpose->getAttr(name))
+        local->setAttr(name, attr);
+    }
+    transpose.getOutput().replaceAllUsesWith(local.getOutput());
+    transpose.erase();
+    op.erase();
+    return true;
+  }
+
   void rewrite(ReduceScatterOp op) {
-    if (op.getDim() == 0)
+    if (op.getDim() == 0 || scatterTransposed(op))
       return;
     OpBuilder builder(op);
     Mover mover{builder, op.getLoc()};

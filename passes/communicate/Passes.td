@@ -118,8 +118,9 @@ def BucketShards : Pass<"dist-bucket-shards", "::mlir::func::FuncOp"> {
   let description = [{
     Of a training step, reduce_scatters that no other one of their group, element type and reduction waits for are gradients', and
     all_gathers whose results are only returned are updated weights'. In the order in which they are made each bucket takes them until
-    it has `bucket-size` bytes of whole values; one that has as many by itself stays alone. The message has, rank by rank, that rank's
-    shards of all values. A bucket stands where the last of its operands is there, and takes no two gradients of one parameter
+    it has `bucket-size` bytes of whole values; one that has as many by itself stays alone, and so does one that takes longer to copy into
+    the message or out of it than to send in its own. The message has, rank by rank, that rank's shards of all values. A bucket stands
+    where the last of its operands is there, and takes no two gradients of one parameter
     (`loom.accumulates`): those of one part of the batch do not wait for the next.
 
     ```mlir

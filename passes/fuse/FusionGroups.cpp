@@ -461,7 +461,7 @@ static std::optional<Value> findOnlyTensor(Operation *op) {
 }
 
 static bool isInMemory(Operation *from) {
-  return !from || isa<plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp>(from) ||
+  return !from || isa<plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp, dist::DoneOp>(from) ||
          llvm::is_contained({FusionKind::Opaque, FusionKind::Reduce}, getFusionKind(from));
 }
 

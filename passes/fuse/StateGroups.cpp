@@ -93,12 +93,14 @@ void scatterIntoSums(Block &block) {
 // Updates of states
 //===----------------------------------------------------------------------===//
 
-/// True for groups that compute each element of their result independently.
-static bool isElementwise(const FusionGroup &group) {
+/// True for groups that compute each element of their result independently. One that `gathers` may
+/// read a device's part of a value.
+static bool isElementwise(const FusionGroup &group, bool gathers = false) {
   bool computes = false;
   for (Operation *op : group.ops) {
     FusionKind kind = getFusionKind(op);
-    if (kind != FusionKind::Elementwise && kind != FusionKind::Generator)
+    if (kind != FusionKind::Elementwise && kind != FusionKind::Generator &&
+        !(gathers && kind == FusionKind::Gather))
       return false;
     computes |= kind == FusionKind::Elementwise;
   }
@@ -152,6 +154,7 @@ private:
     });
   }
   bool isUpdate(const FusionGroup &group) const;
+  bool isSent(Operation *user) const;
   void addTo(size_t index);
   void addFeeders(Cluster &cluster);
   FusionGroup join(const Cluster &cluster) const;
@@ -163,23 +166,32 @@ private:
   llvm::DenseMap<Operation *, SmallVector<size_t, 2>> owners;
   /// Groups that are updates, with their shapes.
   llvm::DenseMap<size_t, ArrayRef<int64_t>> updates;
+  Operation *last = nullptr; ///< root of the last update
 };
 
 } // namespace
 
-/// True if the result is only returned as the next value of a state, or read by other updates of
-/// its shape.
+/// True for communication after all updates, such as the gather of a parameter whose moments are
+/// split.
+bool UpdateJoiner::isSent(Operation *user) const {
+  Operation *start = block.findAncestorOpInBlock(*user);
+  return isa_and_nonnull<dist::StartOp>(start) && (!last || last->isBeforeInBlock(start));
+}
+
+/// True if the result is only returned as the next value of a state, sent after all updates, or
+/// read by other updates of its shape.
 bool UpdateJoiner::isUpdate(const FusionGroup &group) const {
   auto function = cast<func::FuncOp>(block.getParentOp());
   ArrayRef<int64_t> shape = typeOf(group.root->getResult(0)).getShape();
-  return isElementwise(group) && typeOf(group.root->getResult(0)).getNumElements() > 1 &&
+  bool sends = llvm::any_of(group.root->getUsers(), [&](Operation *user) { return isSent(user); });
+  return isElementwise(group, sends) && typeOf(group.root->getResult(0)).getNumElements() > 1 &&
          llvm::all_of(group.root->getUses(), [&](OpOperand &use) {
            if (use.getOwner() == block.getTerminator())
              return function.getResultAttr(use.getOperandNumber(), loom::kState) != nullptr;
-           return isReadOnlyBy(use.getOwner(), [&](size_t reader) {
-             auto update = updates.find(reader);
-             return update != updates.end() && update->second == shape;
-           });
+           return isSent(use.getOwner()) || isReadOnlyBy(use.getOwner(), [&](size_t reader) {
+                    auto update = updates.find(reader);
+                    return update != updates.end() && update->second == shape;
+                  });
          });
 }
 
@@ -234,6 +246,7 @@ void UpdateJoiner::run() {
     if (!isUpdate(groups[index]))
       continue;
     updates[index] = typeOf(groups[index].root->getResult(0)).getShape();
+    last = last ? last : groups[index].root;
     addTo(index);
   }
   llvm::DenseSet<size_t> joined;

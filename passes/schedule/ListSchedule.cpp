@@ -49,7 +49,8 @@ private:
   Kind getKind(Operation *op) const;
   bool isDeferrable(unsigned index) const;
   DeferredStarts defer(ListOrder &order) const;
-  void saveMemory(ListOrder &order) const;
+  void keepOrder(ArrayRef<unsigned> order);
+  void saveMemory(ListOrder &order);
 
   Block &block;
   const dist::Mesh &mesh;
@@ -209,15 +210,8 @@ void ListScheduler::build(bool keepsOrder) {
             addEdge(it->second, i);
     });
   orderTransfers();
-  if (keepsOrder) {
-    std::optional<unsigned> last;
-    for (unsigned i = 0; i < nodes.size(); ++i)
-      if (nodes[i].kind == Kind::Compute) {
-        if (last)
-          addEdge(*last, i);
-        last = i;
-      }
-  }
+  if (keepsOrder)
+    keepOrder(llvm::to_vector(llvm::seq<unsigned>(0, nodes.size())));
   orderStateReaders();
   orderGathers();
   // Edges between transfers follow channels, which may go against program order.
@@ -232,17 +226,45 @@ bool ListScheduler::isDeferrable(unsigned index) const {
                        [](Operation &op) { return isa<dist::SendOp, dist::RecvOp>(op); });
 }
 
-/// Without communication, the order of work decides about memory alone. Only training steps are
-/// ordered so: their backward part keeps what the forward part has computed.
-void ListScheduler::saveMemory(ListOrder &order) const {
+/// Only training steps are ordered to save memory: their backward part keeps what the forward part
+/// has computed. Without communication the order decides about memory alone. With it, compute has
+/// this order if the step takes hardly longer by that; its values are read while they are in
+/// caches, which no estimate counts.
+void ListScheduler::saveMemory(ListOrder &order) {
+  constexpr double kLonger = 0.005;
+  constexpr int64_t kMore = 32; // fraction of the memory
   auto function = dyn_cast<func::FuncOp>(block.getParentOp());
-  if (!function || !loom::isTrainStep(function) ||
-      llvm::any_of(nodes, [](const ScheduleNode &node) { return isa<dist::StartOp>(node.op); }))
+  bool communicates =
+      llvm::any_of(nodes, [](const ScheduleNode &node) { return isa<dist::StartOp>(node.op); });
+  if (!function || !loom::isTrainStep(function) || (communicates && isInOrder))
     return;
   LiveMemory memory(block, nodes);
   std::vector<unsigned> frugal = memory.getFrugalOrder(nodes);
-  if (memory.getPeak(frugal) <= memory.getPeak(order.order))
-    order.order = std::move(frugal);
+  int64_t peak = memory.getPeak(order.order);
+  if (!communicates) {
+    if (memory.getPeak(frugal) <= peak)
+      order.order = std::move(frugal);
+    return;
+  }
+  std::vector<ScheduleNode> before = nodes;
+  keepOrder(frugal);
+  ListOrder other = runList(nodes);
+  if (other.order.size() == nodes.size() && other.end <= order.end * (1 + kLonger) &&
+      memory.getPeak(other.order) <= peak + peak / kMore)
+    order = std::move(other);
+  else
+    nodes = std::move(before);
+}
+
+/// Has compute follow an order.
+void ListScheduler::keepOrder(ArrayRef<unsigned> order) {
+  std::optional<unsigned> last;
+  for (unsigned i : order)
+    if (nodes[i].kind == Kind::Compute) {
+      if (last)
+        addEdge(*last, i);
+      last = i;
+    }
 }
 
 /// Defers starts of collectives; returns those that are.
@@ -271,9 +293,9 @@ DeferredStarts ListScheduler::run() {
   // verification reports it.
   if (chosen.order.size() < nodes.size())
     return {};
+  saveMemory(chosen);
   DeferredStarts deferred = defer(chosen);
   deferred.insert(waiting.begin(), waiting.end());
-  saveMemory(chosen);
   for (unsigned index : chosen.order)
     nodes[index].op->moveBefore(block.getTerminator());
   return deferred;

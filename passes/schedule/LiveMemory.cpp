@@ -152,12 +152,15 @@ std::optional<int64_t> LiveMemory::getGrowth(unsigned node, ArrayRef<unsigned> o
 }
 
 std::vector<unsigned> LiveMemory::getFrugalOrder(ArrayRef<ScheduleNode> nodes) const {
+  using Kind = ScheduleNode::Kind;
   std::vector<unsigned> order;
-  SmallVector<unsigned, 0> open, producers, ready, names; // names take neither time nor memory
+  // Names and starts take neither time nor memory of compute. What only waits comes last.
+  SmallVector<unsigned, 0> open, producers, ready, names, waits;
   for (const Buffer &buffer : buffers)
     open.push_back(buffer.numUses);
   auto makeReady = [&](unsigned node) {
-    (nodes[node].kind == ScheduleNode::Kind::Compute ? ready : names).push_back(node);
+    Kind kind = nodes[node].kind;
+    (kind == Kind::Compute ? ready : kind == Kind::Done ? waits : names).push_back(node);
   };
   for (auto [i, node] : llvm::enumerate(nodes)) {
     producers.push_back(node.numProducers);
@@ -169,12 +172,13 @@ std::vector<unsigned> LiveMemory::getFrugalOrder(ArrayRef<ScheduleNode> nodes) c
     constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
     return std::tuple(getGrowth(node, open).value_or(kLast), -nodes[node].toEnd, node);
   };
-  while (!ready.empty() || !names.empty()) {
-    SmallVector<unsigned, 0> &from = names.empty() ? ready : names;
-    auto *next =
-        names.empty()
-            ? llvm::min_element(ready, [&](unsigned a, unsigned b) { return rank(a) < rank(b); })
-            : &names.back();
+  while (!ready.empty() || !names.empty() || !waits.empty()) {
+    SmallVector<unsigned, 0> &from = !names.empty() ? names : !ready.empty() ? ready : waits;
+    auto *next = from.begin(); // of waits that which began first
+    if (&from == &names)
+      next = &names.back();
+    else if (&from == &ready)
+      next = llvm::min_element(ready, [&](unsigned a, unsigned b) { return rank(a) < rank(b); });
     unsigned node = *next;
     from.erase(next);
     order.push_back(node);

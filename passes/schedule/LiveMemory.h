@@ -23,9 +23,9 @@ public:
 
   /// Peak bytes of the arena plus those of registered memory.
   int64_t getPeak(llvm::ArrayRef<unsigned> order) const;
-  /// A memory-saving order of nodes without communication: of the ready nodes, first those that
-  /// free more than they take, or take little compared with what they read; then those with the
-  /// longest path behind them. Incomplete if the graph has a cycle.
+  /// A memory-saving order: of the ready nodes, first those that free more than they take, or take
+  /// little compared with what they read; then those with the longest path behind them. Waits for
+  /// communication where nothing else is ready. Incomplete if the graph has a cycle.
   std::vector<unsigned> getFrugalOrder(llvm::ArrayRef<ScheduleNode> nodes) const;
   /// The bytes that a start's results take beyond those of its computed operands.
   int64_t getAdded(unsigned start) const { return added[start]; }

@@ -23,7 +23,7 @@ TRUE = {
     "lstm": ("lstm", {}),
 }
 MESHES = {
-    "one": ("", None),
+    "one": (None, None),
     "data=2": ("data=2", None),
     "model=2": ("model=2", None),
     "data=2,model=2": ("data=2,model=2", None),

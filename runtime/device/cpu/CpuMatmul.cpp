@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <optional>
@@ -213,6 +214,23 @@ std::pair<BlasMatrix, BlasMatrix> CpuMatmul::spreadOperands(BlasMatrix lhs, Blas
   return {lhs, rhs};
 }
 
+/// Fills the thread's cache of small blocks, so that the library gets the same memory in each call.
+/// glibc cuts the ends off its aligned buffers. If the cache takes them, they are not joined with
+/// the freed buffer, which is then too short for the next one: a thread held seven of each size.
+static void fillCacheOfSmallBlocks() {
+#ifdef __GLIBC__
+  constexpr size_t smallest = 24, largest = 168, step = 16; // of ends at an alignment of 128 bytes
+  constexpr size_t cached = 7;                              // of each size
+  void *volatile blocks[cached]; // volatile: these calls have no other effect that compilers know
+  for (size_t bytes = smallest; bytes <= largest; bytes += step) {
+    for (void *volatile &block : blocks)
+      block = std::malloc(bytes);
+    for (void *volatile &block : blocks)
+      std::free(block);
+  }
+#endif
+}
+
 void CpuMatmul::runSgemmPart(MatmulPointers<float> pointers, int64_t rowBegin, int64_t rowEnd,
                              int64_t columnBegin, int64_t columnEnd, uint64_t call) const {
   int64_t rows = rowEnd - rowBegin, columns = columnEnd - columnBegin;
@@ -229,6 +247,9 @@ void CpuMatmul::runSgemmPart(MatmulPointers<float> pointers, int64_t rowBegin, i
       out[at] = (pointers.bias ? pointers.bias[columnBegin + j] : 0) +
                 (pointers.residual ? pointers.residual[first + at] : 0);
     }
+  constexpr int64_t largeProduct = 1 << 21; // takes a hundred times as long as filling the cache
+  if (rows * columns * k >= largeProduct)
+    fillCacheOfSmallBlocks();
   char lhsFlag = lhsBlas.transposed ? 'T' : 'N', rhsFlag = rhsBlas.transposed ? 'T' : 'N';
   dnnl_status_t status;
   if (!isAdded && isBetterSwapped(rows, columns)) {

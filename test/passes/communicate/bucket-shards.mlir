@@ -1,6 +1,7 @@
 // RUN: gridloom-opt %s --dist-bucket-shards="bucket-size=4096" | FileCheck %s
 // RUN: gridloom-opt %s --dist-bucket-shards="bucket-size=64" | FileCheck %s --check-prefix=SMALL
 // RUN: gridloom-opt %s --dist-bucket-shards | FileCheck %s --check-prefix=NONE
+// RUN: gridloom-opt %s --dist-bucket-shards="bucket-size=16777216" | FileCheck %s --check-prefix=LARGE
 
 dist.mesh @mesh <["data" = 2]>
 
@@ -117,4 +118,16 @@ func.func @eval(%x: tensor<8xf32>, %y: tensor<8xf32>) -> (tensor<4xf32>, tensor<
   %0 = dist.reduce_scatter %x over ["data"] dim = 0 sum : (tensor<8xf32>) -> tensor<4xf32>
   %1 = dist.reduce_scatter %y over ["data"] dim = 0 sum : (tensor<8xf32>) -> tensor<4xf32>
   return %0, %1 : tensor<4xf32>, tensor<4xf32>
+}
+
+// To copy a large gradient into the message of small ones would take longer than its own message.
+// LARGE-LABEL: func.func @large
+// LARGE-COUNT-2: dist.reduce_scatter
+// LARGE-NOT: dist.reduce_scatter
+func.func @large(%x: tensor<1024x1024xf32>, %y: tensor<8x3xf32>, %z: tensor<4xf32>) -> (tensor<512x1024xf32>, tensor<4x3xf32>, tensor<2xf32>)
+    attributes {loom.entry = "train_step"} {
+  %0 = dist.reduce_scatter %x over ["data"] dim = 0 sum : (tensor<1024x1024xf32>) -> tensor<512x1024xf32>
+  %1 = dist.reduce_scatter %y over ["data"] dim = 0 sum : (tensor<8x3xf32>) -> tensor<4x3xf32>
+  %2 = dist.reduce_scatter %z over ["data"] dim = 0 sum : (tensor<4xf32>) -> tensor<2xf32>
+  return %0, %1, %2 : tensor<512x1024xf32>, tensor<4x3xf32>, tensor<2xf32>
 }

@@ -31,3 +31,14 @@ func.func @exchange(%x: tensor<4x8xf32>) -> tensor<2x16xf32> {
   %0 = dist.all_to_all %x over ["model"] split = 0 concat = 1 : (tensor<4x8xf32>) -> tensor<2x16xf32>
   return %0 : tensor<2x16xf32>
 }
+
+// A transpose that brings the dimension to the front comes before.
+// CHECK-LABEL: func.func @transposed
+// CHECK: %[[T:.*]] = loom.transpose %arg0 [1, 0] : (tensor<4x8xf32>) -> tensor<8x4xf32>
+// CHECK-NEXT: %[[R:.*]] = dist.reduce_scatter %[[T]] over ["model"] dim = 0 sum : (tensor<8x4xf32>) -> tensor<4x4xf32>
+// CHECK-NEXT: return %[[R]]
+func.func @transposed(%x: tensor<4x8xf32>) -> tensor<4x4xf32> {
+  %0 = dist.reduce_scatter %x over ["model"] dim = 1 sum : (tensor<4x8xf32>) -> tensor<4x4xf32>
+  %1 = loom.transpose %0 [1, 0] : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %1 : tensor<4x4xf32>
+}

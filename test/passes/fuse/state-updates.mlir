@@ -131,3 +131,54 @@ func.func @repeated(%x: tensor<32x16xf32>, %y: tensor<32x16xf32>, %label: tensor
   %10 = loom.subtract %9, %6 : tensor<32x16xf32>
   return %4, %8, %10 : tensor<32xf32>, tensor<32xf32>, tensor<32x16xf32>
 }
+
+// -----
+
+// The mean of a sum over devices is computed in both kernels that read it, since the sum is in memory.
+dist.mesh @mesh <["data" = 2]>
+// CHECK-LABEL: func.func @mean
+// CHECK: %[[SUM:.*]] = dist.done
+// CHECK-NEXT: plan.call @k_multiply_reduce_0(%[[SUM]])
+// CHECK-NEXT: plan.call @k_multiply_subtract_0(%[[SUM]], %arg1)
+// CHECK-NEXT: return
+func.func @mean(%x: tensor<32x16xf32>, %p: tensor<32x16xf32> {loom.state = "p"}) -> (tensor<32x16xf32> {loom.state = "p"}, tensor<32xf32>)
+    attributes {loom.dims = {}, loom.entry = "train_step"} {
+  %f = dist.start {
+    %r = dist.all_reduce %x over ["data"] sum : tensor<32x16xf32>
+    dist.yield %r : tensor<32x16xf32>
+  } : !dist.future<tensor<32x16xf32>>
+  %0 = dist.done %f : !dist.future<tensor<32x16xf32>> -> tensor<32x16xf32>
+  %1 = loom.constant dense<0.125> : tensor<32x16xf32>
+  %2 = loom.multiply %0, %1 : tensor<32x16xf32>
+  %3 = loom.multiply %2, %2 : tensor<32x16xf32>
+  %4 = loom.reduce sum %3 dims = [1] : (tensor<32x16xf32>) -> tensor<32xf32>
+  %5 = loom.subtract %p, %2 : tensor<32x16xf32>
+  return %5, %4 : tensor<32x16xf32>, tensor<32xf32>
+}
+
+// -----
+
+// A device updates its part of a parameter, which is gathered then, with its part of the moment, in place.
+dist.mesh @mesh <["data" = 2]>
+// CHECK-LABEL: func.func @split
+// CHECK: %[[NEXT:.*]]:2 = plan.call @k_multiply_add_gather_subtract_0(%arg2, %arg0, %{{.*}}, %{{.*}})
+// CHECK-NOT: plan.call
+// CHECK: %[[GATHERED:.*]] = dist.done
+// CHECK: return %[[GATHERED]], %[[NEXT]]#0
+// CHECK: plan.kernel @k_multiply_add_gather_subtract_0 in_place = [#plan.in_place<output = 0, input = 0>
+func.func @split(%g: tensor<32x16xf32>, %p: tensor<64x16xf32> {loom.state = "p"}, %m: tensor<32x16xf32> {loom.state = "m"})
+    -> (tensor<64x16xf32> {loom.state = "p"}, tensor<32x16xf32> {loom.state = "m"}) attributes {loom.dims = {}, loom.entry = "train_step"} {
+  %decay = loom.constant dense<0.9> : tensor<32x16xf32>
+  %device = dist.axis_index ["data"] : tensor<i64>
+  %parts = loom.reshape %p : (tensor<64x16xf32>) -> tensor<2x32x16xf32>
+  %part = loom.gather %parts, %device dim = 0 : (tensor<2x32x16xf32>, tensor<i64>) -> tensor<32x16xf32>
+  %0 = loom.multiply %m, %decay : tensor<32x16xf32>
+  %1 = loom.add %0, %g : tensor<32x16xf32>
+  %2 = loom.subtract %part, %1 : tensor<32x16xf32>
+  %f = dist.start {
+    %r = dist.all_gather %2 over ["data"] dim = 0 : (tensor<32x16xf32>) -> tensor<64x16xf32>
+    dist.yield %r : tensor<64x16xf32>
+  } : !dist.future<tensor<64x16xf32>>
+  %3 = dist.done %f : !dist.future<tensor<64x16xf32>> -> tensor<64x16xf32>
+  return %3, %1 : tensor<64x16xf32>, tensor<32x16xf32>
+}

@@ -77,3 +77,25 @@ func.func @whole(%x: tensor<64x64xf32>, %y: tensor<64x64xf32>) -> tensor<64x64xf
   %5 = plan.call @add(%3, %4) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
   return %5 : tensor<64x64xf32>
 }
+
+// Beside a message, too: the sum is computed while its operand is at hand, since the step takes no longer by that.
+// CHECK-LABEL: plan.program @besides
+// CHECK: plan.launch @exp
+// CHECK-NEXT: plan.launch @sum
+// CHECK-NEXT: plan.launch @exp
+// CHECK-NEXT: plan.launch @exp
+// CHECK: plan.launch @scale
+func.func @besides(%x: tensor<64x64xf32>, %y: tensor<64x64xf32>) -> tensor<64x64xf32> attributes {loom.dims = {}, loom.entry = "train_step"} {
+  %f = dist.start {
+    %r = dist.all_reduce %y over ["data"] sum : tensor<64x64xf32>
+    dist.yield %r : tensor<64x64xf32>
+  } : !dist.future<tensor<64x64xf32>>
+  %0 = plan.call @exp(%x) : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %1 = plan.call @exp(%0) : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %2 = plan.call @exp(%1) : (tensor<64x64xf32>) -> tensor<64x64xf32>
+  %3 = plan.call @sum(%0) : (tensor<64x64xf32>) -> tensor<f32>
+  %4 = plan.call @scale(%2, %3) : (tensor<64x64xf32>, tensor<f32>) -> tensor<64x64xf32>
+  %5 = dist.done %f : !dist.future<tensor<64x64xf32>> -> tensor<64x64xf32>
+  %6 = plan.call @add(%4, %5) : (tensor<64x64xf32>, tensor<64x64xf32>) -> tensor<64x64xf32>
+  return %6 : tensor<64x64xf32>
+}
