@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/fuse/OutlineKernels.h"
 
+#include "mlir/IR/AsmState.h"
 #include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
@@ -17,9 +18,12 @@ static std::string getKey(plan::KernelOp kernel) {
   llvm::raw_string_ostream stream(key);
   for (BlockArgument argument : kernel.getBody().getArguments())
     stream << ' ' << argument.getType();
-  // Values print as numbers in order, so within one body equal text means equal structure.
+  // Values print as numbers in order, so within one body equal text means equal structure. Printing
+  // an operation without a state numbers, and verifies, the whole body.
+  OpPrintingFlags flags;
+  AsmState state(kernel, flags.useLocalScope().elideLargeElementsAttrs(1 << 30).assumeVerified());
   for (Operation &op : kernel.getBody().front())
-    op.print(stream, OpPrintingFlags().useLocalScope().elideLargeElementsAttrs(1 << 30));
+    op.print(stream, state);
   return key;
 }
 
