@@ -15,11 +15,12 @@
 #include "support/TemporaryFolder.h"
 #include "test/runtime/FileText.h"
 
+#include <gmock/gmock.h>
+
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <gmock/gmock.h>
 #include <limits>
 
 using namespace gridloom;
