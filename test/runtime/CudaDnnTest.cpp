@@ -21,7 +21,6 @@ using namespace gridloom;
 using namespace gridloom::rt;
 using namespace gridloom::rt::test;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 namespace {
 
@@ -59,8 +58,11 @@ template <typename Visit> void forEachIndex(const Dims &sizes, Visit visit) {
     count *= size;
   for (; count > 0; --count) {
     visit(index);
-    for (size_t i = sizes.size(); i-- > 0 && ++index[i] == sizes[i];)
+    for (size_t i = sizes.size(); i-- > 0;) {
+      if (++index[i] < sizes[i])
+        break;
       index[i] = 0;
+    }
   }
 }
 
@@ -507,7 +509,7 @@ TEST(CudaRealDnnTest, CompilesAttentionForAnH200) {
       catchError(ErrorCode::InvalidPlan, [&] { createCuDnnAttention(library, problem); });
   EXPECT_THAT(error, HasSubstr("cuLibraryLoadData returned error  (34)"));
   // Interleaved heads, as a matrix product writes them.
-  Dims together = {77 * 4 * 64, 64, 4 * 64, 1};
+  Dims together = {int64_t(77) * 4 * 64, 64, int64_t(4) * 64, 1};
   problem.query = problem.key = problem.value = problem.out = together;
   problem.mask = {};
   error = catchError(ErrorCode::InvalidPlan, [&] { createCuDnnAttention(library, problem); });
