@@ -315,8 +315,19 @@ SmallVector<Linear> Body::reshapeIndex(ArrayRef<int64_t> from, ArrayRef<int64_t>
   return result;
 }
 
+/// What indices find in a dimension without elements, of which none is the nearest.
+NodeId Body::zero(Type element) {
+  Node node;
+  node.kind = Node::Kind::Splat;
+  node.element = element;
+  node.value = Builder(element.getContext()).getZeroAttr(element);
+  return intern(std::move(node));
+}
+
 NodeId Body::pullGather(loom::GatherOp op, ArrayRef<Linear> index) {
   size_t dim = op.getDim(), rank = op.getIndices().getType().getRank();
+  if (op.getInput().getType().getDimSize(dim) == 0)
+    return zero(op.getInput().getType().getElementType());
   NodeId place = pull(op.getIndices(), index.slice(dim, rank));
   SmallVector<Linear> from(index.take_front(dim));
   int64_t size = op.getInput().getType().getDimSize(dim);
@@ -326,6 +337,8 @@ NodeId Body::pullGather(loom::GatherOp op, ArrayRef<Linear> index) {
 }
 
 NodeId Body::pullGatherElements(loom::GatherElementsOp op, ArrayRef<Linear> index) {
+  if (op.getInput().getType().getDimSize(op.getDim()) == 0)
+    return zero(op.getInput().getType().getElementType());
   NodeId place = pull(op.getIndices(), index);
   SmallVector<Linear> from(index);
   int64_t size = op.getInput().getType().getDimSize(op.getDim());

@@ -107,6 +107,7 @@ private:
   NodeId pull(mlir::Value value, llvm::ArrayRef<Linear> index);
   NodeId pullOp(mlir::Operation *op, llvm::ArrayRef<Linear> index);
   NodeId pullConcatenate(loom::ConcatenateOp op, llvm::ArrayRef<Linear> index);
+  NodeId zero(mlir::Type element);
   NodeId pullGather(loom::GatherOp op, llvm::ArrayRef<Linear> index);
   NodeId pullPad(loom::PadOp op, llvm::SmallVector<Linear> index, size_t dim);
   NodeId pullGatherElements(loom::GatherElementsOp op, llvm::ArrayRef<Linear> index);

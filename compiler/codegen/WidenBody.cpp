@@ -5,7 +5,8 @@
 //===----------------------------------------------------------------------===//
 //
 // A kernel computes f16, bf16 and 8-bit floats in f32 until it stores them: one rounding instead of
-// one per operation, and no conversions back and forth. Conversions that the program asks for stay.
+// one per operation, and no conversions back and forth. Conversions that the program asks for stay,
+// and comparisons are of rounded values.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/Nest.h"
@@ -55,6 +56,9 @@ public:
                    llvm::any_of(op->getResults(), isNarrow);
     if (!touches || (isMove(op) && llvm::none_of(op->getOperands(), isWidened)))
       return;
+    // Another kernel may have rounded one of two equal values.
+    if (isa<loom::CompareOp>(op))
+      setOperands(op, /*toWide=*/false);
     setOperands(op, /*toWide=*/true);
     if (auto pad = dyn_cast<loom::PadOp>(op))
       pad.setValueAttr(FloatAttr::get(wide, cast<FloatAttr>(pad.getValue()).getValueAsDouble()));

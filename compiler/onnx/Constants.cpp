@@ -78,7 +78,7 @@ static LogicalResult importRange(Node &node) {
     return node.error() << "a range of " << length << " elements is too long";
   auto type = RankedTensorType::get({static_cast<int64_t>(length)},
                                     loom::getElementType(kind, node.getContext()));
-  if (loom::getByteSize(type) > 64 * 1024) {
+  if (loom::getByteSize(type) > 64 << 10) {
     auto scalar = [&](unsigned i) { return node.reshape(node.constant(*values[i]), {}); };
     Value offsets = node.binary<loom::MultiplyOp>(node.iota(type, 0), scalar(2));
     return node.setResult(node.binary<loom::AddOp>(offsets, scalar(0)));
@@ -151,7 +151,9 @@ static LogicalResult importEyeLike(Node &node) {
   if (type.getRank() != 2)
     return node.error() << "input has rank " << type.getRank() << ", expected 2";
   Type element = type.getElementType();
-  if (node.hasAttribute("dtype") && !(element = node.elementType(node.intAttribute("dtype", 0))))
+  if (node.hasAttribute("dtype"))
+    element = node.elementType(node.intAttribute("dtype", 0));
+  if (!element)
     return failure();
   auto indexType = RankedTensorType::get(type.getShape(), IntegerType::get(node.getContext(), 64));
   int64_t k = std::clamp(node.intAttribute("k", 0), -type.getDimSize(0), type.getDimSize(1));

@@ -123,9 +123,11 @@ static void sumOut(Node &node, Labelled &x, StringRef keep) {
 /// Takes diagonals until the term repeats no label.
 static void takeDiagonals(Node &node, Labelled &x) {
   auto findRepeated = [&](size_t &first, size_t &second) {
-    for (first = 0; first < x.labels.size(); ++first)
-      if ((second = x.labels.find(x.labels[first], first + 1)) != std::string::npos)
+    for (first = 0; first < x.labels.size(); ++first) {
+      second = x.labels.find(x.labels[first], first + 1);
+      if (second != std::string::npos)
         return true;
+    }
     return false;
   };
   size_t first = 0, second = 0;

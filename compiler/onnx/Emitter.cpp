@@ -111,7 +111,7 @@ Value Emitter::compare(loom::Direction direction, Value x, Value y) {
 }
 
 Value Emitter::compare(loom::Direction direction, Value x, double number) {
-  return compare(direction, x, splatLike(x, number));
+  return x ? compare(direction, x, splatLike(x, number)) : x;
 }
 
 Value Emitter::select(Value predicate, Value onTrue, Value onFalse) {

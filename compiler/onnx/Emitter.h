@@ -55,7 +55,7 @@ public:
     return x ? emit<OpT>(x.getType(), x) : x;
   }
   template <typename OpT> mlir::Value binary(mlir::Value x, mlir::Value y) {
-    if (!broadcastTogether({&x, &y}))
+    if (!x || !y || !broadcastTogether({&x, &y}))
       return {};
     return emit<OpT>(x.getType(), x, y);
   }

@@ -16,6 +16,16 @@ namespace gridloom {
 
 namespace {
 
+/// The operations that are in several groups.
+llvm::DenseSet<Operation *> findRepeated(ArrayRef<FusionGroup> groups) {
+  llvm::DenseSet<Operation *> known, repeated;
+  for (const FusionGroup &group : groups)
+    for (Operation *op : group.ops)
+      if (!known.insert(op).second)
+        repeated.insert(op);
+  return repeated;
+}
+
 struct FormKernels : impl::FormKernelsBase<FormKernels> {
   void runOnOperation() override {
     KernelOutliner outliner(getOperation());
@@ -32,9 +42,10 @@ struct FormKernels : impl::FormKernelsBase<FormKernels> {
     cutConcatenations(block);
     std::vector<FusionGroup> groups = formFusionGroups(block, /*hasProducts=*/true);
     joinStateUpdates(block, groups);
+    llvm::DenseSet<Operation *> repeated = findRepeated(groups);
     // Consumers first, so that groups still see the generators that they repeat, not calls.
     for (const FusionGroup &group : llvm::reverse(groups))
-      outliner.outline(group);
+      outliner.outline(group, repeated);
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
       if (isOpTriviallyDead(&op))
         op.erase();

@@ -164,13 +164,14 @@ void GroupFormer::add(Operation *op, Role role, Candidate &candidate) {
   memberships[op].push_back(&candidate);
 }
 
-/// The most values that a kernel reads. Each is a parameter, and so is each result and size; PTX
-/// before version 8.1 allows 4,352 bytes of them.
-constexpr size_t kMostInputs = 400;
+/// The most operations of a kernel. To write and read a value between two kernels of so many costs
+/// next to nothing; compiling one of thousands takes minutes.
+constexpr size_t kMostOps = 1000;
 
-/// Whether the kernel can also read what `op` reads.
+/// Whether the kernel can also compute `op`, and read what it reads.
 bool hasRoom(Operation *op, const Candidate &candidate) {
-  return candidate.inputs.size() + op->getNumOperands() <= kMostInputs;
+  return candidate.group.ops.size() < kMostOps &&
+         candidate.inputs.size() + op->getNumOperands() <= kMostInputs;
 }
 
 /// The number of parts of the index space that the operation computes in different ways.

@@ -29,6 +29,10 @@ enum class FusionKind {
   Opaque,      // a kernel of its own
 };
 
+/// The most values that a kernel reads. Each is a parameter, and so is each result and size; PTX
+/// before version 8.1 allows 4,352 bytes of them.
+constexpr size_t kMostInputs = 400;
+
 FusionKind getFusionKind(mlir::Operation *op);
 
 /// The operations of one kernel. `root` computes its last output; `others`, which come before it,

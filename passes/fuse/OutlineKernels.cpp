@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/fuse/OutlineKernels.h"
 
+#include "mlir/IR/AsmState.h"
 #include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
@@ -17,9 +18,12 @@ static std::string getKey(plan::KernelOp kernel) {
   llvm::raw_string_ostream stream(key);
   for (BlockArgument argument : kernel.getBody().getArguments())
     stream << ' ' << argument.getType();
-  // Values print as numbers in order, so within one body equal text means equal structure.
+  // Values print as numbers in order, so within one body equal text means equal structure. Printing
+  // an operation without a state numbers, and verifies, the whole body.
+  OpPrintingFlags flags;
+  AsmState state(kernel, flags.useLocalScope().elideLargeElementsAttrs(1 << 30).assumeVerified());
   for (Operation &op : kernel.getBody().front())
-    op.print(stream, OpPrintingFlags().useLocalScope().elideLargeElementsAttrs(1 << 30));
+    op.print(stream, state);
   return key;
 }
 
@@ -69,6 +73,23 @@ static void orderOps(Operation *op, const FusionGroup &group, llvm::SetVector<Op
   order.insert(op);
 }
 
+/// True for operations on 16-bit floats whose results kernels have with more digits: they compute
+/// in f32 until they store.
+static bool computesWide(Operation *op) {
+  Type element = getElementTypeOrSelf(op->getResult(0).getType());
+  return (element.isF16() || element.isBF16()) && isa<loom::KernelBodyInterface>(op) &&
+         !isa<loom::AbsOp, loom::NegateOp, loom::MaximumOp, loom::MinimumOp, loom::SelectOp,
+              loom::ConvertOp>(op);
+}
+
+/// The value as memory has it: rounded to its own type.
+static Value roundToType(OpBuilder &builder, Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  Value wide =
+      loom::ConvertOp::create(builder, value.getLoc(), type.clone(builder.getF32Type()), value);
+  return loom::ConvertOp::create(builder, value.getLoc(), type, wide);
+}
+
 plan::KernelOp KernelOutliner::getOrCreate(OwningOpRef<plan::KernelOp> kernel, StringRef name) {
   auto [it, isNew] = kernels.try_emplace(getKey(*kernel), *kernel);
   if (!isNew)
@@ -83,7 +104,8 @@ plan::KernelOp KernelOutliner::getOrCreate(OwningOpRef<plan::KernelOp> kernel, S
   return it->second;
 }
 
-void KernelOutliner::outline(const FusionGroup &group) {
+void KernelOutliner::outline(const FusionGroup &group,
+                             const llvm::DenseSet<Operation *> &repeated) {
   llvm::SetVector<Operation *> order;
   SmallVector<Value> results;
   for (Operation *each : llvm::concat<Operation *const>(group.others, ArrayRef(group.root))) {
@@ -112,6 +134,9 @@ void KernelOutliner::outline(const FusionGroup &group) {
     if (isLane)
       copy->setOperands(body.getArguments());
     copy->setDiscardableAttrs(DictionaryAttr::get(module.getContext()));
+    // All kernels compute the same value, such as one whose maximum another kernel stores.
+    if (repeated.contains(op) && computesWide(op))
+      map.map(op->getResult(0), roundToType(builder, copy->getResult(0)));
     if (!isa<loom::ConstantOp>(op))
       locs.push_back(op->getLoc());
   }

@@ -20,8 +20,9 @@ public:
   explicit KernelOutliner(mlir::ModuleOp module);
 
   /// Inserts a plan.call at the group's root, which its readers then read. The group's operations
-  /// stay; the caller has to erase those that are no longer used.
-  void outline(const FusionGroup &group);
+  /// stay; the caller has to erase those that are no longer used. `repeated` are operations that
+  /// are in several groups.
+  void outline(const FusionGroup &group, const llvm::DenseSet<mlir::Operation *> &repeated);
 
 private:
   plan::KernelOp getOrCreate(mlir::OwningOpRef<plan::KernelOp> kernel, llvm::StringRef name);

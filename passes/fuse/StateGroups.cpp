@@ -117,7 +117,21 @@ static void collectTensors(const FusionGroup &group, llvm::SmallSetVector<Value,
         tensors.insert(operand);
 }
 
+/// The number of values that the group's kernel reads and writes.
+static size_t countValues(const FusionGroup &group) {
+  llvm::SmallDenseSet<Value> inputs;
+  for (Operation *op : group.ops)
+    for (Value operand : op->getOperands())
+      if (!group.ops.contains(operand.getDefiningOp()))
+        inputs.insert(operand);
+  return inputs.size() + group.others.size() + 1;
+}
+
 namespace {
+
+/// Updates that only read the same tensor share a kernel up to this many tensors of their shape;
+/// more would need too many registers.
+constexpr size_t kMostTensors = 32;
 
 /// Groups that become one kernel.
 struct Cluster {
@@ -195,7 +209,8 @@ bool UpdateJoiner::isUpdate(const FusionGroup &group) const {
          });
 }
 
-/// Adds an update to a cluster, merging all clusters that share a tensor with it.
+/// Adds an update to a cluster, merging all clusters that share a tensor with it, also large ones
+/// if they read its result: what depends on each other is in one cluster.
 void UpdateJoiner::addTo(size_t index) {
   ArrayRef<int64_t> shape = typeOf(groups[index].root->getResult(0)).getShape();
   Cluster joined;
@@ -204,6 +219,8 @@ void UpdateJoiner::addTo(size_t index) {
     bool shares =
         typeOf(groups[cluster.members.front()].root->getResult(0)).getShape() == shape &&
         llvm::any_of(cluster.tensors, [&](Value value) { return joined.tensors.contains(value); });
+    if (shares && !cluster.tensors.contains(groups[index].root->getResult(0)))
+      shares = joined.tensors.size() + cluster.tensors.size() <= kMostTensors;
     if (shares)
       for (size_t member : cluster.members) {
         joined.members.push_back(member);
@@ -252,7 +269,10 @@ void UpdateJoiner::run() {
   llvm::DenseSet<size_t> joined;
   for (Cluster &cluster : clusters) {
     addFeeders(cluster);
-    groups[cluster.members.back()] = join(cluster);
+    FusionGroup whole = join(cluster);
+    if (countValues(whole) > kMostInputs)
+      continue;
+    groups[cluster.members.back()] = std::move(whole);
     joined.insert(cluster.members.begin(), cluster.members.end() - 1);
     joined.insert(cluster.feeders.begin(), cluster.feeders.end());
   }

@@ -10,6 +10,7 @@
 #include "support/Text.h"
 
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -315,8 +316,9 @@ void gridloom::remarkReplicated(const Propagation &state, const Propagation::Rea
   constexpr size_t kNamed = 3;
   for (auto &[reason, values] : byReason) {
     SmallVector<std::string> names;
+    llvm::StringSet<> known;
     for (Value value : values)
-      if (std::string name = getValueName(value); !llvm::is_contained(names, name))
+      if (std::string name = getValueName(value); known.insert(name).second)
         names.push_back(std::move(name));
     std::string text = "'" + llvm::join(ArrayRef(names).take_front(kNamed), "', '") + "'";
     if (names.size() > kNamed)

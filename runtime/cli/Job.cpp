@@ -143,7 +143,7 @@ void gridloom::rt::beforeJoining(const JobSettings &settings, const std::functio
     try {
       world = findWorld(settings);
     } catch (const Error &) {
-      // The environment is wrong, or contradicts the options: no rank joins.
+      world.reset(); // the environment is wrong, or contradicts the options: no rank joins
     }
     if (world && world->size > 1)
       throw JoinFailure(

@@ -63,6 +63,7 @@ Program::Program(const ProgramContext &context, const schema::Specialisation &pr
   }
   maxLag.resize(program.num_events());
   prepareConstants();
+  countWeightReads(program.body(), /*isRepeated=*/false);
   prepareBody(program.body());
   if (context.device.hasHostMemory())
     stretches.resize(streams.size());
@@ -98,6 +99,18 @@ void Program::prepareConstants() {
       int64_t index = context.plan.getMesh().getIndex(context.rank, axes);
       constants[size_t(i)] = place(&index, sizeof(index));
     }
+  }
+}
+
+void Program::countWeightReads(const Body &body, bool isRepeated) {
+  for (const schema::Control &control : body) {
+    for (const Body *loop : {&control.repeat().body(), &control.loop().body()})
+      countWeightReads(*loop, /*isRepeated=*/true);
+    for (const Body *branch : {&control.branch().then(), &control.branch().otherwise()})
+      countWeightReads(*branch, isRepeated);
+    for (const schema::Step &step : control.block().steps())
+      if (step.library().has_matmul())
+        weightReads[step.library().inputs(1)] += isRepeated ? 2 : 1;
   }
 }
 
@@ -148,22 +161,15 @@ void Program::prepareConvolution(const schema::Step &step) {
   calls[&step] = context.device.createConvolution(problem);
 }
 
-/// Copies of weights make products a few percent faster; models far larger than this are bound by
-/// memory. Weights that are read from a file leave it once they are copied.
-static constexpr uint64_t kMostPackedBytes = uint64_t(1) << 30;
-
 void Program::prepareMatmul(const schema::Step &step) {
   MatmulProblem problem = toProblem(step.library().matmul());
   uint32_t weight = step.library().inputs(1);
-  if (context.device.hasHostMemory() && program.buffers(int(weight)).space() == schema::WEIGHT) {
-    auto &known = weightProducts[{weight, step.library().matmul().SerializeAsString()}];
-    if (!known) {
-      // All ranks may be on one host.
-      problem.mayPack =
-          packedBytes < kMostPackedBytes / uint64_t(context.plan.getMesh().getNumRanks());
+  problem.mayPack = context.device.hasHostMemory() && weightReads[weight] > 1 &&
+                    program.buffers(int(weight)).space() == schema::WEIGHT;
+  if (problem.mayPack) {
+    auto &known = repeatedProducts[{weight, step.library().matmul().SerializeAsString()}];
+    if (!known)
       known = context.device.createMatmul(problem);
-      packedBytes += known->getPackedBytes();
-    }
     matmuls[&step] = known;
     return;
   }

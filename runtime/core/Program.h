@@ -81,7 +81,7 @@ public:
   }
   bool hasGraphs() const { return isCaptured; }
   /// Whether libraries may have made packed copies of weights after a run: true if it calls any.
-  bool packsWeights() const { return !calls.empty() || packedBytes > 0; }
+  bool packsWeights() const { return !calls.empty() || !repeatedProducts.empty(); }
 
   /// The time from the first step's start to the last step's end in the last run, on the device.
   struct Span {
@@ -124,6 +124,7 @@ private:
 
   static StreamKind getKind(const schema::Stream &stream);
   void prepareConstants();
+  void countWeightReads(const Body &body, bool isRepeated);
   bool prepareBody(const Body &body);
   void prepareLibrary(const schema::Step &step);
   void prepareConvolution(const schema::Step &step);
@@ -177,8 +178,8 @@ private:
   std::vector<void *> bases;                      // by buffer
   /// Products with one weight that are alike share a plan, and with it the packed weight.
   std::map<const schema::Step *, std::shared_ptr<MatmulPlan>> matmuls;
-  std::map<std::pair<uint32_t, std::string>, std::shared_ptr<MatmulPlan>> weightProducts;
-  uint64_t packedBytes = 0;
+  std::map<std::pair<uint32_t, std::string>, std::shared_ptr<MatmulPlan>> repeatedProducts;
+  std::map<uint32_t, int> weightReads; ///< of products, by buffer; in loops each counts twice
   /// Scratch for matmuls whose epilogue runs as a fallback kernel: the plain products.
   std::map<const schema::Step *, std::unique_ptr<Memory>> products;
   std::map<const schema::Step *, std::unique_ptr<LibraryPlan>> calls; // to other libraries

@@ -106,8 +106,8 @@ struct MatmulProblem {
   uint64_t workspaceLimit = 0;
   bool tf32 = false;
   std::optional<DataType> outType = {}; // of the result, residual and bias; none: `type`
-  /// The values at the rhs's address do not change, and the device may keep a copy in a layout of
-  /// its own.
+  /// The values at the rhs's address do not change, and are read several times in a run: the device
+  /// may keep a copy in a layout of its own.
   bool mayPack = false;
 
   DataType getOutType() const { return outType.value_or(type); }
@@ -125,8 +125,6 @@ public:
   virtual ~MatmulPlan() = default;
   /// The values at a packed weight's address may have changed.
   virtual void forgetWeights() {}
-  /// Of the copy of the weight.
-  virtual uint64_t getPackedBytes() const { return 0; }
 };
 
 /// A convolution, with strides in elements: N, C, spatial... | O, C / groups, window... | N, O,

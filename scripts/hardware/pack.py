@@ -193,12 +193,6 @@ class Packer:
             shutil.rmtree(folder / "ir", ignore_errors=True)  # like the report for people only, and most of the bytes
             (folder / "report.json").unlink()
             (folder / "timeline.json").unlink()
-            for ptx in folder.glob("kernels/*.ptx"):
-                if (
-                    ptx.with_suffix(".cubin").exists()
-                    and f"kernels/{ptx.name}" not in (folder / "manifest.json").read_text()
-                ):
-                    ptx.unlink()
             return plan
 
         print(f"compiling {len(self.waiting)} plans", flush=True)

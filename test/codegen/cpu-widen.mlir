@@ -46,3 +46,16 @@ plan.kernel @rounded {
   %1 = loom.multiply %0, %0 : tensor<4096xf16>
   loom.yield %1 : tensor<4096xf16>
 }
+
+// Comparisons are of rounded values: a maximum that another kernel has stored is among the elements it is of.
+// CHECK-LABEL: func.func private @compared.rows
+// CHECK: %[[P:.*]] = arith.mulf {{.*}} : vector<[[N:[0-9]+]]xf32>
+// CHECK: %[[H:.*]] = arith.truncf %[[P]] : vector<[[N]]xf32> to vector<[[N]]xf16>
+// CHECK: %[[W:.*]] = arith.extf %[[H]] : vector<[[N]]xf16> to vector<[[N]]xf32>
+// CHECK: arith.cmpf oeq, %[[W]], %{{.*}} : vector<[[N]]xf32>
+plan.kernel @compared {
+^bb0(%x: tensor<4096xf16>, %y: tensor<4096xf16>):
+  %0 = loom.multiply %x, %x : tensor<4096xf16>
+  %1 = loom.compare eq %0, %y : (tensor<4096xf16>, tensor<4096xf16>) -> tensor<4096xi1>
+  loom.yield %1 : tensor<4096xi1>
+}

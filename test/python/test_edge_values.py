@@ -94,6 +94,23 @@ def test_a_vector_of_zeros_has_the_gradient_zero(tools, tmp_path, norm):
     assert step["committed"] and np.isfinite(step["gradient_norm"]) and step["gradient_norm"] > 0
 
 
+def test_a_half_is_the_same_in_every_kernel(tools, tmp_path):
+    """As above: kernels compute the elements in f32, and their extremes are in memory as f16."""
+    a = np.random.default_rng(0).standard_normal((64, 48)).astype(np.float16)
+    value, node = helper.make_tensor_value_info, helper.make_node
+    nodes = [
+        node("Mul", ["a", "c"], ["x"]), node("ReduceMin", ["x"], ["least"], axes=[0]), node("Sub", ["x", "least"], ["above"]),
+        node("Sqrt", ["above"], ["root"]), node("ReduceMax", ["x"], ["most"], axes=[0]), node("Equal", ["x", "most"], ["is"]),
+    ]  # fmt: skip
+    graph = helper.make_graph(nodes, "halves", [value("a", TensorProto.FLOAT16, a.shape)],
+                              [value("root", TensorProto.FLOAT16, a.shape), value("is", TensorProto.BOOL, a.shape)],
+                              [numpy_helper.from_array(np.float16(0.1), "c")])  # fmt: skip
+    path = zoo.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    results = run(tools, path, {"a": a})
+    assert np.isfinite(results["root"]).all()
+    assert results["is"].any(axis=0).all()
+
+
 def test_a_sum_of_halves_is_not_rounded_in_between(tools, tmp_path):
     """Rows' sums are 32,000 and -32,000; three of them are more than f16 holds, all of them 64."""
     x = np.zeros((16, 64), np.float16)

@@ -67,3 +67,26 @@ def test_kernels_are_as_good_as_those_by_hand(tools, toolkit):
         pytest.skip(f"no nvcc in {toolkit}/bin")
     output = run("gpu_vs_nvcc.py", tools, "--toolkit", toolkit)
     assert len(output.splitlines()) == 8
+
+
+def test_updates_of_many_states_are_several_kernels(tools, toolkit, tmp_path):
+    x, *states = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [64]) for name in ["x", *(f"s{i}" for i in range(300))])
+    nexts = [helper.make_tensor_value_info(f"t{i}", TensorProto.FLOAT, [64]) for i in range(300)]
+    nodes = [helper.make_node("Add", [before.name, "x"], [after.name]) for before, after in zip(states, nexts)]
+    graph = helper.make_graph(nodes, "g", [x, *states], nexts)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    tools.call("compile", tmp_path / "m.onnx", "-o", tmp_path / "m.plan", "--target", "cuda:sm_90", "--state", "s*=t*")
+    kernels = json.loads((tmp_path / "m.plan" / "report.json").read_text())["kernels"]
+    assert len(kernels) == 1 and 0 < kernels[0]["registers"] < 128
+
+
+def test_long_chains_are_several_kernels(tools, tmp_path):
+    names = ["x", *(f"v{i}" for i in range(2499)), "y"]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("x", "y"))
+    nodes = [helper.make_node(["Mul", "Add"][i % 2], [names[i], "x"], [names[i + 1]]) for i in range(2500)]
+    onnx.save(
+        helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        tmp_path / "m.onnx",
+    )
+    program = tools.call("compile", tmp_path / "m.onnx", "--stop-after", "fuse").stdout
+    assert program.count("plan.call @") == 3

@@ -9,6 +9,7 @@
 #include "runtime/core/Error.h"
 #include "runtime/core/Plan.h"
 #include "runtime/core/SafeTensors.h"
+#include "test/runtime/FileText.h"
 #include "test/runtime/PlanBuilder.h"
 
 #include <gmock/gmock.h>
@@ -17,17 +18,13 @@ using namespace gridloom;
 using namespace gridloom::rt;
 using gridloom::TemporaryFolder;
 using gridloom::test::PlanBuilder;
+using gridloom::test::readAll;
 using gridloom::test::writeFile;
 using nlohmann::json;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string readText(const fs::path &path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 class CheckpointFiles : public testing::Test {
 protected:
@@ -65,7 +62,7 @@ protected:
   std::string getError(const std::function<void(json &)> &edit) const {
     fs::remove_all(folder); // its manifest may be no checkpoint's any more
     saved.write(folder);
-    json manifest = json::parse(readText(folder / "manifest.json"));
+    json manifest = json::parse(readAll(folder / "manifest.json"));
     edit(manifest);
     writeFile(folder / "manifest.json", manifest.dump());
     return getError();
@@ -243,22 +240,22 @@ TEST_F(CheckpointFiles, OnlyACheckpointIsReplaced) {
     writeFile(work / "manifest.json", manifest); // of a plan or another program
     EXPECT_THAT(getRefusal(work), HasSubstr("exists and is not a checkpoint")) << manifest;
   }
-  EXPECT_EQ(readText(file), "mine");
-  EXPECT_EQ(readText(work / "sub" / "thesis.tex"), "mine");
+  EXPECT_EQ(readAll(file), "mine");
+  EXPECT_EQ(readAll(work / "sub" / "thesis.tex"), "mine");
 
   fs::create_directory(folder);
   EXPECT_EQ(getRefusal(folder), "no error");
   EXPECT_EQ(getRefusal(folder / ""), "no error"); // a name that a shell has completed
   writeFile(folder / "notes.txt", "mine");
   EXPECT_THAT(getRefusal(folder), HasSubstr("holds 'notes.txt' beside a checkpoint; name another"));
-  EXPECT_EQ(readText(folder / "notes.txt"), "mine");
+  EXPECT_EQ(readAll(folder / "notes.txt"), "mine");
   EXPECT_EQ(Checkpoint::read(folder).states.size(), saved.states.size());
 }
 
 TEST_F(CheckpointFiles, EveryCutIsNoticed) {
   saved.write(folder);
   for (const char *name : {"states.safetensors", "manifest.json"}) {
-    std::string whole = readText(folder / name);
+    std::string whole = readAll(folder / name);
     for (size_t size = 0; size + 2 < whole.size(); ++size) { // the manifest ends in "}\n"
       writeFile(folder / name, whole.substr(0, size));
       EXPECT_NE(getError(), "no error") << name << " of " << size << " bytes";
@@ -270,7 +267,7 @@ TEST_F(CheckpointFiles, EveryCutIsNoticed) {
 
 TEST_F(CheckpointFiles, EveryFlippedBitOfTheStatesIsNoticed) {
   saved.write(folder);
-  std::string whole = readText(folder / "states.safetensors");
+  std::string whole = readAll(folder / "states.safetensors");
   for (size_t i = 0; i < whole.size(); ++i) {
     std::string damaged = whole;
     damaged[i] ^= char(1 << i % 8);

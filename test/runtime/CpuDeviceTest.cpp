@@ -8,11 +8,12 @@
 #include "runtime/device/cpu/ThreadPool.h"
 #include "support/NarrowFloat.h"
 
+#include <gmock/gmock.h>
+
 #include <atomic>
 #include <bit>
 #include <cmath>
 #include <fstream>
-#include <gmock/gmock.h>
 #include <malloc.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -342,56 +343,58 @@ void check(const Problem &p, DataType type, unsigned threads, bool mayPack = fal
       ASSERT_EQ(c[i], Out(Sum(-77))) << "padding at " << i << " was written";
 }
 
-const Problem problems[] = {
-    {{}, 4, 6, 5},
-    {{}, 128, 96, 64},
-    {{}, 1, 100, 33},
-    {{}, 100, 1, 33},
-    {{}, 3, 5, 1},
-    {{}, 1, 1, 1},
-    {{}, 3, 5, 0},
-    {{}, 0, 5, 4},
-    {{}, 200, 7, 9, true},
-    {{}, 7, 200, 9, false, true},
-    {{}, 33, 65, 17, true, true},
-    {{}, 33, 65, 17, false, false, true},
-    {{}, 33, 65, 17, true, true, true},
-    {{}, 33, 65, 17, false, false, false, 16},
-    {{}, 33, 65, 17, true, false, false, 3},
-    {{}, 33, 65, 17, false, true, true, 5},
-    {{3}, 17, 9, 8},
-    {{2, 3}, 5, 6, 7},
-    {{2, 3}, 5, 6, 7, false, true, false, 1},
-    {{4}, 5, 6, 7, false, false, false, 0, true},
-    {{4}, 5, 6, 7, false, false, false, 0, false, true},
-    {{2, 2}, 5, 6, 7, true, true, true, 2, true, true},
-    {{}, 40, 30, 20, false, false, false, 0, false, false, true},
-    {{2}, 40, 30, 20, false, false, false, 8, false, false, true, 0.5},
-    {{}, 40, 30, 20, false, false, true, 0, false, false, true, 2},
-    {{2}, 40, 30, 20, false, false, false, 8, false, false, false, 0.5, true},
-    {{}, 40, 30, 20, false, false, true, 0, false, false, true, 2, true},
-    {{}, 3, 5, 0, false, false, false, 0, false, false, true, 1, true},
-    // Long sums over row-major operands, computed transposed, and some just below the limit.
-    {{}, 35, 150, 35 * 16, false, true},
-    {{2}, 33, 70, 540, false, true, false, 3, false, false, false, 2},
-    {{}, 35, 150, 35 * 16, false, true, true},
-    {{}, 35, 150, 35 * 16, false, true, false, 0, false, false, true},
-    {{}, 31, 150, 600, false, true},
-    // Operands with rows a multiple of 2 KiB apart, which are copied: of one matrix, of each image,
-    // shared by images, both, and with padding.
-    {{}, 512, 40, 66, true},
-    {{3}, 512, 33, 64, true, false, false, 0, true},
-    {{2}, 512, 33, 64, true},
-    {{}, 36, 1024, 64, false, false, false, 0, false, false, true},
-    {{2}, 36, 512, 64, false, false, false, 0, false, true, false, 0.5},
-    {{}, 512, 512, 64, true},
-    {{}, 500, 40, 66, true, false, false, 12},
-    // Rows with a weight that may be packed.
-    {{}, 4, 512, 128},
-    {{}, 2, 100, 65, false, true, false, 3, false, false, true},
-    {{}, 32, 190, 70, false, false, false, 5, false, false, true, 1, true},
-    {{}, 5, 64, 64, false, true, false, 0, false, false, false, 1, true},
-};
+std::vector<Problem> listProblems() {
+  return {
+      {{}, 4, 6, 5},
+      {{}, 128, 96, 64},
+      {{}, 1, 100, 33},
+      {{}, 100, 1, 33},
+      {{}, 3, 5, 1},
+      {{}, 1, 1, 1},
+      {{}, 3, 5, 0},
+      {{}, 0, 5, 4},
+      {{}, 200, 7, 9, true},
+      {{}, 7, 200, 9, false, true},
+      {{}, 33, 65, 17, true, true},
+      {{}, 33, 65, 17, false, false, true},
+      {{}, 33, 65, 17, true, true, true},
+      {{}, 33, 65, 17, false, false, false, 16},
+      {{}, 33, 65, 17, true, false, false, 3},
+      {{}, 33, 65, 17, false, true, true, 5},
+      {{3}, 17, 9, 8},
+      {{2, 3}, 5, 6, 7},
+      {{2, 3}, 5, 6, 7, false, true, false, 1},
+      {{4}, 5, 6, 7, false, false, false, 0, true},
+      {{4}, 5, 6, 7, false, false, false, 0, false, true},
+      {{2, 2}, 5, 6, 7, true, true, true, 2, true, true},
+      {{}, 40, 30, 20, false, false, false, 0, false, false, true},
+      {{2}, 40, 30, 20, false, false, false, 8, false, false, true, 0.5},
+      {{}, 40, 30, 20, false, false, true, 0, false, false, true, 2},
+      {{2}, 40, 30, 20, false, false, false, 8, false, false, false, 0.5, true},
+      {{}, 40, 30, 20, false, false, true, 0, false, false, true, 2, true},
+      {{}, 3, 5, 0, false, false, false, 0, false, false, true, 1, true},
+      // Long sums over row-major operands, computed transposed, and some just below the limit.
+      {{}, 35, 150, 560, false, true},
+      {{2}, 33, 70, 540, false, true, false, 3, false, false, false, 2},
+      {{}, 35, 150, 560, false, true, true},
+      {{}, 35, 150, 560, false, true, false, 0, false, false, true},
+      {{}, 31, 150, 600, false, true},
+      // Operands with rows a multiple of 2 KiB apart, which are copied: of one matrix, of each
+      // image, shared by images, both, and with padding.
+      {{}, 512, 40, 66, true},
+      {{3}, 512, 33, 64, true, false, false, 0, true},
+      {{2}, 512, 33, 64, true},
+      {{}, 36, 1024, 64, false, false, false, 0, false, false, true},
+      {{2}, 36, 512, 64, false, false, false, 0, false, true, false, 0.5},
+      {{}, 512, 512, 64, true},
+      {{}, 500, 40, 66, true, false, false, 12},
+      // Rows with a weight that may be packed.
+      {{}, 4, 512, 128},
+      {{}, 2, 100, 65, false, true, false, 3, false, false, true},
+      {{}, 32, 190, 70, false, false, false, 5, false, false, true, 1, true},
+      {{}, 5, 64, 64, false, true, false, 0, false, false, false, 1, true},
+  };
+}
 
 class CpuMatmulTest : public testing::TestWithParam<Problem> {};
 TEST_P(CpuMatmulTest, EqualsTheLoop) {
@@ -409,7 +412,7 @@ TEST_P(CpuMatmulTest, EqualsTheLoop) {
     check<int64_t>(GetParam(), DataType::I64, 2);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Problems, CpuMatmulTest, testing::ValuesIn(problems));
+INSTANTIATE_TEST_SUITE_P(Problems, CpuMatmulTest, testing::ValuesIn(listProblems()));
 
 /// A weight is packed again at a new address, and where it is said to have changed.
 TEST(CpuMatmulTest, ForgetsPackedWeights) {

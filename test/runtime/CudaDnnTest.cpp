@@ -21,7 +21,6 @@ using namespace gridloom;
 using namespace gridloom::rt;
 using namespace gridloom::rt::test;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 namespace {
 
@@ -59,8 +58,11 @@ template <typename Visit> void forEachIndex(const Dims &sizes, Visit visit) {
     count *= size;
   for (; count > 0; --count) {
     visit(index);
-    for (size_t i = sizes.size(); i-- > 0 && ++index[i] == sizes[i];)
+    for (size_t i = sizes.size(); i-- > 0;) {
+      if (++index[i] < sizes[i])
+        break;
       index[i] = 0;
+    }
   }
 }
 
@@ -159,13 +161,13 @@ void expectComputes(Convolution convolution, size_t misalignment = 0) {
   EXPECT_EQ(download<float>(device, *stream, out->data, r.size()), convolution.compute(x, w, b, r));
 }
 
-const Convolution plain = {{2, 4, 7, 6}, {6, 4, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+Convolution makePlain() { return {{2, 4, 7, 6}, {6, 4, 3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}}; }
 
 /// Problems of all kinds, by name, with each epilogue that cuDNN supports: none, bias, or bias and
 /// residual, without and with relu.
 std::map<std::string, Convolution> getConvolutions() {
   const std::map<std::string, Convolution> kinds = {
-      {"plain", plain},
+      {"plain", makePlain()},
       {"strided", {{1, 3, 9, 9}, {8, 3, 3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 1}}},
       {"padded on one side", {{1, 8, 9, 9}, {8, 8, 3, 3}, {1, 1}, {0, 2}, {2, 0}, {1, 1}}},
       {"dilated", {{1, 4, 9, 9}, {4, 4, 3, 3}, {1, 1}, {0, 0}, {0, 0}, {2, 3}}},
@@ -219,7 +221,7 @@ TEST_F(CudaDnnTest, NanPassesThroughRelu) {
 }
 
 TEST_F(CudaDnnTest, PlansAgainForPointersThatAreLessAligned) {
-  Convolution convolution = plain;
+  Convolution convolution = makePlain();
   convolution.bias = true;
   expectComputes(convolution, /*misalignment=*/1);
 }
@@ -233,7 +235,7 @@ size_t getWorkspace(Convolution convolution) {
 }
 
 TEST_F(CudaDnnTest, TakesTheFirstEngineThatFits) {
-  Convolution convolution = plain;
+  Convolution convolution = makePlain();
   convolution.bias = convolution.relu = true;
   // The fast engine rounds f32 to TF32.
   EXPECT_EQ(getWorkspace(convolution), 0u);
@@ -249,7 +251,7 @@ TEST_F(CudaDnnTest, MeasuresEnginesOnceAndKeepsTheFastest) {
   std::filesystem::path folder = std::filesystem::path(testing::TempDir()) /
                                  ("gridloom-dnn-tuning-" + std::to_string(getpid()));
   std::filesystem::remove_all(folder);
-  Convolution convolution = plain;
+  Convolution convolution = makePlain();
   convolution.bias = convolution.tf32 = true; // two engines apply
   ConvolutionProblem problem = convolution.get();
   auto open = [&](bool measures) {
@@ -291,7 +293,7 @@ TEST_F(CudaDnnTest, EqualCallsShareAnEngine) {
     call = device.createConvolution(problem);
     return fake::getCalls("cudnnBackendFinalize").size() - before;
   };
-  Convolution convolution = plain;
+  Convolution convolution = makePlain();
   convolution.bias = convolution.tf32 = true;
   ConvolutionProblem problem = convolution.get();
   decltype(device.createConvolution(problem)) first, second, other;
@@ -319,7 +321,7 @@ TEST_F(CudaDnnTest, SaysWhatNoEngineTakes) {
   problem.type = DataType::F32;
   EXPECT_THAT(catchError(ErrorCode::InvalidPlan, [&] { device.createAttention(problem); }),
               HasSubstr("of f16 and bf16"));
-  Convolution convolution = plain;
+  Convolution convolution = makePlain();
   convolution.type = DataType::I8;
   EXPECT_THAT(
       catchError(ErrorCode::InvalidPlan, [&] { device.createConvolution(convolution.get()); }),
@@ -330,26 +332,24 @@ TEST_F(CudaDnnTest, SaysWhatTheLibraryAnswers) {
   CudaDevice device(0);
   fake::failCall("cudnnBackendFinalize", 2000);
   EXPECT_THAT(
-      catchError(ErrorCode::Internal, [&] { device.createConvolution(Convolution(plain).get()); }),
+      catchError(ErrorCode::Internal, [&] { device.createConvolution(makePlain().get()); }),
       HasSubstr("cudnnBackendFinalize failed with CUDNN_STATUS_BAD_PARAM describing convolution"));
   fake::failCall("cudnnCreate", 1001);
   CudaDevice other(0);
-  EXPECT_THAT(
-      catchError(ErrorCode::Internal, [&] { other.createConvolution(Convolution(plain).get()); }),
-      HasSubstr("cudnnCreate failed with"));
+  EXPECT_THAT(catchError(ErrorCode::Internal, [&] { other.createConvolution(makePlain().get()); }),
+              HasSubstr("cudnnCreate failed with"));
 }
 
 TEST_F(CudaDnnTest, NeedsCuDnnOfVersionNine) {
   setenv("GRIDLOOM_CUDNN", "libcudnn_missing.so.9", 1);
   CudaDevice without(0);
-  EXPECT_THAT(catchError(ErrorCode::Unavailable,
-                         [&] { without.createConvolution(Convolution(plain).get()); }),
-              HasSubstr("libcudnn_missing.so.9 not found: the plan has convolutions"));
+  EXPECT_THAT(
+      catchError(ErrorCode::Unavailable, [&] { without.createConvolution(makePlain().get()); }),
+      HasSubstr("libcudnn_missing.so.9 not found: the plan has convolutions"));
   setenv("GRIDLOOM_CUDNN", GRIDLOOM_FAKE_CUDNN_OLD_PATH, 1);
   CudaDevice old(0);
-  EXPECT_THAT(
-      catchError(ErrorCode::Unavailable, [&] { old.createConvolution(Convolution(plain).get()); }),
-      HasSubstr("is cuDNN 8.9, older than 9"));
+  EXPECT_THAT(catchError(ErrorCode::Unavailable, [&] { old.createConvolution(makePlain().get()); }),
+              HasSubstr("is cuDNN 8.9, older than 9"));
 }
 
 //===----------------------------------------------------------------------===//
@@ -509,7 +509,7 @@ TEST(CudaRealDnnTest, CompilesAttentionForAnH200) {
       catchError(ErrorCode::InvalidPlan, [&] { createCuDnnAttention(library, problem); });
   EXPECT_THAT(error, HasSubstr("cuLibraryLoadData returned error  (34)"));
   // Interleaved heads, as a matrix product writes them.
-  Dims together = {77 * 4 * 64, 64, 4 * 64, 1};
+  Dims together = {int64_t(77) * 4 * 64, 64, int64_t(4) * 64, 1};
   problem.query = problem.key = problem.value = problem.out = together;
   problem.mask = {};
   error = catchError(ErrorCode::InvalidPlan, [&] { createCuDnnAttention(library, problem); });

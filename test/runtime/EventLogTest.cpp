@@ -13,26 +13,24 @@
 #include "runtime/train/events.pb.h"
 #include "support/Crc32c.h"
 #include "support/TemporaryFolder.h"
+#include "test/runtime/FileText.h"
+
+#include <gmock/gmock.h>
 
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <fstream>
-#include <gmock/gmock.h>
 #include <limits>
 
 using namespace gridloom;
 using namespace gridloom::rt;
+using gridloom::test::readAll;
 using testing::ElementsAre;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string readAll(const fs::path &path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 /// The events of a file; every checksum is verified.
 std::vector<events::Event> readEvents(const fs::path &path) {

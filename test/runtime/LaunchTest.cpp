@@ -64,17 +64,23 @@ TEST(DetectWorld, MastersPortIsTorchrunsOrTheNext) {
   EXPECT_EQ(detect(variables)->master, "");
 }
 
-const Variables torchrunOf4{{"RANK", "2"},           {"WORLD_SIZE", "4"},
-                            {"LOCAL_RANK", "2"},     {"LOCAL_WORLD_SIZE", "4"},
-                            {"MASTER_ADDR", "host"}, {"MASTER_PORT", "29500"}};
-const Variables mpirunOf4{{"OMPI_COMM_WORLD_RANK", "3"},
-                          {"OMPI_COMM_WORLD_SIZE", "4"},
-                          {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
-                          {"PMIX_NAMESPACE", "prterun-1"}};
-const Variables srunOf6{{"SLURM_PROCID", "5"},  {"SLURM_NTASKS", "6"},
-                        {"SLURM_LOCALID", "1"}, {"SLURM_STEP_TASKS_PER_NODE", "2(x3)"},
-                        {"SLURM_JOB_ID", "77"}, {"SLURM_STEP_ID", "0"}};
+Variables torchrunOf4() {
+  return {{"RANK", "2"},           {"WORLD_SIZE", "4"},
+          {"LOCAL_RANK", "2"},     {"LOCAL_WORLD_SIZE", "4"},
+          {"MASTER_ADDR", "host"}, {"MASTER_PORT", "29500"}};
+}
+Variables mpirunOf4() {
+  return {{"OMPI_COMM_WORLD_RANK", "3"},
+          {"OMPI_COMM_WORLD_SIZE", "4"},
+          {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+          {"PMIX_NAMESPACE", "prterun-1"}};
+}
+Variables srunOf6() {
+  return {{"SLURM_PROCID", "5"},  {"SLURM_NTASKS", "6"},
+          {"SLURM_LOCALID", "1"}, {"SLURM_STEP_TASKS_PER_NODE", "2(x3)"},
+          {"SLURM_JOB_ID", "77"}, {"SLURM_STEP_ID", "0"}};
+}
 
 Variables operator+(Variables first, const Variables &second) {
   for (const auto &[name, value] : second)
@@ -117,17 +123,17 @@ std::string launchError(int ranks, const RankMain &main, LaunchOptions options =
 TEST(World, NothingSet) { EXPECT_FALSE(detect({{"PATH", "/bin"}})); }
 
 TEST(World, Torchrun) {
-  std::optional<World> world = detect(torchrunOf4);
+  std::optional<World> world = detect(torchrunOf4());
   ASSERT_TRUE(world);
   EXPECT_EQ(world->rank, 2);
   EXPECT_EQ(world->size, 4);
   EXPECT_EQ(world->localRank, 2);
   EXPECT_THAT(world->source, HasSubstr("torchrun"));
-  EXPECT_NE(world->job, detect(torchrunOf4 + Variables{{"MASTER_PORT", "29501"}})->job);
+  EXPECT_NE(world->job, detect(torchrunOf4() + Variables{{"MASTER_PORT", "29501"}})->job);
 }
 
 TEST(World, OpenMpi) {
-  std::optional<World> world = detect(mpirunOf4);
+  std::optional<World> world = detect(mpirunOf4());
   ASSERT_TRUE(world);
   EXPECT_EQ(world->rank, 3);
   EXPECT_EQ(world->localRank, 1);
@@ -136,7 +142,7 @@ TEST(World, OpenMpi) {
 }
 
 TEST(World, Slurm) {
-  std::optional<World> world = detect(srunOf6);
+  std::optional<World> world = detect(srunOf6());
   ASSERT_TRUE(world);
   EXPECT_EQ(world->rank, 5);
   EXPECT_EQ(world->size, 6);
@@ -147,9 +153,9 @@ TEST(World, Slurm) {
 /// Tasks are spread unevenly: each node has its own number.
 TEST(World, SlurmNodesDiffer) {
   auto getLocalSize = [](const std::string &perNode, const char *node, const char *local = "0") {
-    Variables variables = srunOf6 + Variables{{"SLURM_STEP_TASKS_PER_NODE", perNode},
-                                              {"SLURM_NODEID", node},
-                                              {"SLURM_LOCALID", local}};
+    Variables variables = srunOf6() + Variables{{"SLURM_STEP_TASKS_PER_NODE", perNode},
+                                                {"SLURM_NODEID", node},
+                                                {"SLURM_LOCALID", local}};
     std::optional<World> world = detect(variables);
     return world->isPlaced ? world->localSize : -1;
   };
@@ -160,8 +166,8 @@ TEST(World, SlurmNodesDiffer) {
   EXPECT_EQ(getLocalSize("6", "0", "5"), 6);
   for (const char *text : {"2(x3", "a", "2;3", "2(x0)", ""})
     EXPECT_EQ(getLocalSize(text, "4"), -1) << text;
-  EXPECT_THAT(detectError(srunOf6 + Variables{{"SLURM_STEP_TASKS_PER_NODE", "2(x2),1(x2)"},
-                                              {"SLURM_NODEID", "3"}}),
+  EXPECT_THAT(detectError(srunOf6() + Variables{{"SLURM_STEP_TASKS_PER_NODE", "2(x2),1(x2)"},
+                                                {"SLURM_NODEID", "3"}}),
               HasSubstr("SLURM_LOCALID=1 must be below the node's share of "
                         "SLURM_STEP_TASKS_PER_NODE=1"));
 }
@@ -183,51 +189,51 @@ TEST(World, MpichAndItsKin) {
   variables.erase("MPI_LOCALRANKID");
   EXPECT_FALSE(detect(variables)->isPlaced);
   // Slurm's own PMI agrees with Slurm's variables.
-  EXPECT_THAT(detect(srunOf6 + Variables{{"PMI_RANK", "5"}, {"PMI_SIZE", "6"}})->source,
+  EXPECT_THAT(detect(srunOf6() + Variables{{"PMI_RANK", "5"}, {"PMI_SIZE", "6"}})->source,
               HasSubstr("Slurm"));
-  EXPECT_THAT(detectError(srunOf6 + Variables{{"PMI_RANK", "4"}, {"PMI_SIZE", "6"}}),
+  EXPECT_THAT(detectError(srunOf6() + Variables{{"PMI_RANK", "4"}, {"PMI_SIZE", "6"}}),
               HasSubstr("unset the variables"));
   // Without the job's size each process would start a job of its own.
   EXPECT_THAT(
       detectError({{"PMIX_RANK", "1"}}),
       HasSubstr("PMIX_RANK=1 shows that a launcher started this process, but not how many"));
-  EXPECT_EQ(detect(mpirunOf4 + Variables{{"PMIX_RANK", "3"}})->rank, 3);
+  EXPECT_EQ(detect(mpirunOf4() + Variables{{"PMIX_RANK", "3"}})->rank, 3);
 }
 
 TEST(World, WhoSharesAMachineMayBeUnknown) {
   EXPECT_FALSE(detect({{"RANK", "1"}, {"WORLD_SIZE", "2"}})->isPlaced);
   EXPECT_FALSE(detect({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}})->isPlaced);
   EXPECT_TRUE(detect({{"RANK", "0"}, {"WORLD_SIZE", "1"}})->isPlaced);
-  EXPECT_TRUE(detect(torchrunOf4)->isPlaced);
+  EXPECT_TRUE(detect(torchrunOf4())->isPlaced);
 }
 
 TEST(World, BatchScriptIsNoTask) {
-  Variables batch = srunOf6;
+  Variables batch = srunOf6();
   batch.erase("SLURM_STEP_ID");
   EXPECT_FALSE(detect(batch));
 }
 
 TEST(World, TorchrunInsideOthersWins) {
   std::optional<World> world =
-      detect(torchrunOf4 + mpirunOf4 + srunOf6 + Variables{{"TORCHELASTIC_RUN_ID", "x"}});
+      detect(torchrunOf4() + mpirunOf4() + srunOf6() + Variables{{"TORCHELASTIC_RUN_ID", "x"}});
   ASSERT_TRUE(world);
   EXPECT_EQ(world->rank, 2);
 }
 
 TEST(World, AgreeingLaunchersAreFine) {
-  EXPECT_EQ(detect(mpirunOf4 + Variables{{"RANK", "3"}, {"WORLD_SIZE", "4"}})->rank, 3);
+  EXPECT_EQ(detect(mpirunOf4() + Variables{{"RANK", "3"}, {"WORLD_SIZE", "4"}})->rank, 3);
 }
 
 TEST(World, ContradictionsAreRefused) {
   EXPECT_THAT(
-      detectError(torchrunOf4 + mpirunOf4),
+      detectError(torchrunOf4() + mpirunOf4()),
       AllOf(HasSubstr("rank 2 of 4"), HasSubstr("rank 3 of 4"), HasSubstr("OMPI_COMM_WORLD_RANK")));
-  EXPECT_THAT(detectError(mpirunOf4 + srunOf6),
+  EXPECT_THAT(detectError(mpirunOf4() + srunOf6()),
               AllOf(HasSubstr("rank 3 of 4"), HasSubstr("rank 5 of 6")));
   EXPECT_THAT(detectError({{"RANK", "1"}}), HasSubstr("WORLD_SIZE is not"));
   EXPECT_THAT(detectError({{"WORLD_SIZE", "2"}}), HasSubstr("RANK is not"));
   EXPECT_THAT(detectError({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK=2 must be below"));
-  EXPECT_THAT(detectError(torchrunOf4 + Variables{{"LOCAL_WORLD_SIZE", "5"}}),
+  EXPECT_THAT(detectError(torchrunOf4() + Variables{{"LOCAL_WORLD_SIZE", "5"}}),
               HasSubstr("LOCAL_WORLD_SIZE=5 must not be above WORLD_SIZE=4"));
   EXPECT_THAT(detectError({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK=-1"));
   EXPECT_THAT(detectError({{"RANK", "0x"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK=0x"));

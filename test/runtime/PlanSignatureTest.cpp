@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/core/PlanSignature.h"
 
+#include "FileText.h"
 #include "PlanBuilder.h"
 #include "runtime/core/Error.h"
 #include "runtime/core/Files.h"
@@ -31,11 +32,6 @@ PlanBuilder makePlan(const std::string &code = "code") {
   plan.addCopyEntry({4});
   plan.kernels["cpu.so"] = code;
   return plan;
-}
-
-std::string readAll(const fs::path &path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /// The error of `work`, which must have this code and be one line.

@@ -44,16 +44,16 @@ private:
         : data(plan.data), program(plan.addEntry(name, values, hasRate)),
           block(PlanBuilder::addBlock(program)) {}
 
-    uint32_t add(schema::Space space, std::vector<int64_t> shape, uint32_t index = 0) {
+    uint32_t add(schema::Space space, const std::vector<int64_t> &shape, uint32_t index = 0) {
       return PlanBuilder::addBuffer(program, space, shape, index);
     }
-    uint32_t temporary(std::vector<int64_t> shape) {
+    uint32_t temporary(const std::vector<int64_t> &shape) {
       offset += 64;
       program.set_registered_bytes(offset);
       return PlanBuilder::addBuffer(program, schema::REGISTERED, shape, 0, offset - 64);
     }
-    uint32_t constant(std::vector<int64_t> shape, const std::vector<float> &values) {
-      uint32_t buffer = add(schema::CONSTANT, std::move(shape));
+    uint32_t constant(const std::vector<int64_t> &shape, const std::vector<float> &values) {
+      uint32_t buffer = add(schema::CONSTANT, shape);
       PlanBuilder::addConstant(program, toBytes(values));
       return buffer;
     }

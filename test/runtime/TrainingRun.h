@@ -18,8 +18,9 @@
 #include "runtime/train/TrainingLog.h"
 #include "test/runtime/TrainingPlan.h"
 
-#include <cmath>
 #include <gmock/gmock.h>
+
+#include <cmath>
 #include <map>
 #include <thread>
 

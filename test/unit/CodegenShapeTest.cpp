@@ -209,6 +209,24 @@ TEST(CodegenShape, GatherStaysInside) {
   EXPECT_EQ(out[32], 4 * 16);
 }
 
+/// There is no nearest row; what lies before the table is not read.
+TEST(CodegenShape, GatherOfNothing) {
+  mlir::OwningOpRef<mlir::ModuleOp> module = parse(kernelText(
+      "%t: tensor<0x16xf32>, %i: tensor<3xi64>, %j: tensor<3x16xi64>",
+      "  %0 = loom.gather %t, %i dim = 0 : (tensor<0x16xf32>, tensor<3xi64>) -> tensor<3x16xf32>\n"
+      "  %1 = loom.gather_elements %t, %j dim = 0 : (tensor<0x16xf32>, tensor<3x16xi64>) -> "
+      "tensor<3x16xf32>\n"
+      "  %2 = loom.add %0, %1 : tensor<3x16xf32>\n  loom.yield %2 : tensor<3x16xf32>"));
+  auto compiled = codegen::compileCpuKernels(*module);
+  ASSERT_TRUE(mlir::succeeded(compiled));
+  std::vector<float> before(16, 5), out(48, -1);
+  std::vector<int64_t> rows(3), elements(48);
+  void *pointers[] = {before.data() + before.size(), rows.data(), elements.data(), out.data()};
+  LoadedKernels loaded(compiled->sharedObject);
+  loaded.find("k")(pointers, 0, compiled->kernels[0].rows);
+  EXPECT_EQ(out, std::vector<float>(48));
+}
+
 TEST(CodegenShape, SplitHeads) {
   // q, k and v of one product, per head: slices, reshapes and transposes in one kernel.
   std::string body =

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 //
 // f32 uses oneDNN's sgemm, which runs single-threaded; the work is split over the rank's pool here.
-// Products with a constant weight use a packed copy of it, where there may be one.
+// Products of few rows with a weight that is read several times in a run use a packed copy of it.
 // f16 and bf16 are converted to f32 first: they save memory, not time. f64 and integers use plain
 // loops, which are exact and serve as a reference.
 //
@@ -48,7 +48,6 @@ public:
   void run(ThreadPool &pool, MatmulScratch &scratch, const MatmulOperands &operands,
            void *out) const;
   void forgetWeights() override;
-  uint64_t getPackedBytes() const override { return packed ? packed->getBytes() : 0; }
 
 private:
   struct Offsets {

@@ -42,12 +42,14 @@ struct CpuPackedMatmul::Parts {
 };
 
 bool CpuPackedMatmul::isFor(const MatmulProblem &problem) {
-  constexpr int64_t narrowest = 64;
+  // What is not in the processor's cache is read as fast by sgemm, and more rows hide its packing.
+  constexpr int64_t narrowest = 64, fewest = 2, most = 32, largest = 16 << 20; // bytes
   if (!problem.mayPack || problem.type != DataType::F32 || problem.alpha != 1 ||
       problem.getOutType() != DataType::F32 || problem.sizes.size() != 3)
     return false;
   auto [m, n, k] = std::tuple(problem.sizes[0], problem.sizes[1], problem.sizes[2]);
-  return m > 1 && n >= narrowest && k >= narrowest && problem.lhs[1] == 1 && problem.out[1] == 1;
+  return m >= fewest && m <= most && n >= narrowest && k >= narrowest &&
+         k <= largest / int64_t(sizeof(float)) / n && problem.lhs[1] == 1 && problem.out[1] == 1;
 }
 
 static dnnl::inner_product_forward::primitive_desc
@@ -99,13 +101,6 @@ CpuPackedMatmul::CpuPackedMatmul(const MatmulProblem &problem, int64_t threads)
 }
 
 CpuPackedMatmul::~CpuPackedMatmul() = default;
-
-uint64_t CpuPackedMatmul::getBytes() const {
-  uint64_t bytes = 0;
-  for (const Part &part : parts->parts)
-    bytes += part.packed.get_desc().get_size();
-  return bytes;
-}
 
 void CpuPackedMatmul::forgetWeights() {
   std::lock_guard lock(parts->packing);

@@ -20,8 +20,9 @@ template <typename T> struct MatmulPointers {
   T *out = nullptr;
 };
 
-/// An f32 product of several rows with a constant weight, which is kept in oneDNN's own layout: its
-/// sgemm packs the weight, or reads it as it lies, in every call.
+/// An f32 product of a few rows with a constant weight that is read several times in a run, as in
+/// recurrent layers, and is kept in oneDNN's own layout: its sgemm packs the weight, or reads it as
+/// it lies, in every call.
 class CpuPackedMatmul {
 public:
   /// Whether there may be a copy of the weight, and it is of use.
@@ -31,8 +32,6 @@ public:
   CpuPackedMatmul(const MatmulProblem &problem, int64_t threads);
   ~CpuPackedMatmul();
   void run(ThreadPool &pool, const MatmulPointers<float> &pointers);
-  /// Of the copy.
-  uint64_t getBytes() const;
   /// The values at the weight's address may have changed.
   void forgetWeights();
 

@@ -419,3 +419,23 @@ func.func @parts(%a: tensor<64xf32>, %b: tensor<64xf32>, %c: tensor<64xf32>) -> 
   %2 = loom.exp %1 : tensor<64xf32>
   return %2 : tensor<64xf32>
 }
+
+// -----
+
+// Kernels that compute the same 16-bit floats round them alike, so that none is above its maximum.
+// CHECK-LABEL: func.func @repeated_halves
+// CHECK: plan.kernel @k_multiply_subtract_0
+// CHECK: %[[P:.*]] = loom.multiply
+// CHECK-NEXT: %[[W:.*]] = loom.convert %[[P]] : (tensor<64x48xf16>) -> tensor<64x48xf32>
+// CHECK-NEXT: loom.convert %[[W]] : (tensor<64x48xf32>) -> tensor<64x48xf16>
+// CHECK: plan.kernel @k_multiply_reduce_0
+// CHECK: %[[P:.*]] = loom.multiply
+// CHECK-NEXT: loom.convert %[[P]]
+func.func @repeated_halves(%x: tensor<64x48xf16>) -> tensor<64x48xf16> {
+  %c = loom.constant dense<0.1> : tensor<64x48xf16>
+  %0 = loom.multiply %x, %c : tensor<64x48xf16>
+  %1 = loom.reduce max %0 dims = [0] : (tensor<64x48xf16>) -> tensor<48xf16>
+  %2 = loom.broadcast %1 dims = [1] : (tensor<48xf16>) -> tensor<64x48xf16>
+  %3 = loom.subtract %0, %2 : tensor<64x48xf16>
+  return %3 : tensor<64x48xf16>
+}
