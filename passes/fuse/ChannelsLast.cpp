@@ -163,7 +163,8 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
   }
 
   /// The weight of a convolution whose channels become windows of a larger picture, with the
-  /// windows before the channels, which then stay together; null for other weights.
+  /// windows before the channels, which then stay together; null for other weights, and for groups,
+  /// whose channels have inputs of their own.
   Value putWindowsFirst(plan::ConvolutionOp op) {
     auto reshape = op.getWeight().getDefiningOp<loom::ReshapeOp>();
     auto get =
@@ -174,7 +175,7 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
     auto placed = dyn_cast_or_null<loom::ReshapeOp>(last);
     std::optional<WindowPlacing> placing = placed ? matchPlacing(placed) : std::nullopt;
     if (!get || !placing || placing->split.getInput() != op.getOutput() || op.getBias() ||
-        op.getResidual())
+        op.getResidual() || op.getDescriptor().getGroups() != 1)
       return {};
     ArrayRef<int64_t> parts = placing->parts, weight = getType(op.getWeight()).getShape();
     int64_t window = loom::countElements(parts.slice(2, placing->getSpatialRank()));

@@ -8,6 +8,7 @@
 #include "runtime/device/cpu/CpuMatmul.h"
 #include "runtime/device/cpu/OneDnn.h"
 #include "runtime/device/cpu/ThreadPool.h"
+#include "support/AlignTo.h"
 
 #include <algorithm>
 #include <mutex>
@@ -24,14 +25,17 @@ namespace {
 /// A product with some columns of the weight.
 struct Part {
   int64_t column; // the first
-  memory::desc lhs, given, bias, out, scratch;
+  int64_t columns;
+  memory::desc lhs, given, bias, out, scratch; // lhs and out have no room between rows
   dnnl::inner_product_forward primitive;
   memory packed;
 };
 } // namespace
 
 struct CpuPackedMatmul::Parts {
-  int64_t rows, outRow, rhsStep; // steps between the result's rows, and the weight's columns
+  int64_t rows, depth; // of the left operand
+  /// Steps between the left operand's rows, the result's, and the weight's columns.
+  int64_t lhsRow, outRow, rhsStep;
   bool hasBias;
   std::vector<Part> parts;
   std::mutex packing;
@@ -77,6 +81,8 @@ CpuPackedMatmul::CpuPackedMatmul(const MatmulProblem &problem, int64_t threads)
   int64_t m = problem.sizes[0], n = problem.sizes[1], k = problem.sizes[2];
   int64_t step = ((n + threads - 1) / threads + tile - 1) / tile * tile;
   parts->rows = m;
+  parts->depth = k;
+  parts->lhsRow = problem.lhs[0];
   parts->outRow = problem.out[0];
   parts->rhsStep = problem.rhs[1];
   parts->hasBias = problem.epilogue.bias;
@@ -85,11 +91,13 @@ CpuPackedMatmul::CpuPackedMatmul(const MatmulProblem &problem, int64_t threads)
       int64_t columns = std::min(step, n - begin);
       Part part;
       part.column = begin;
-      part.lhs = memory::desc({m, k}, f32, memory::dims{problem.lhs[0], 1});
+      part.columns = columns;
+      // With other steps oneDNN has a reference implementation alone, a thousand times as slow.
+      part.lhs = memory::desc({m, k}, f32, memory::dims{k, 1});
       part.given = memory::desc({columns, k}, f32, memory::dims{problem.rhs[1], problem.rhs[0]});
       if (parts->hasBias)
         part.bias = memory::desc({columns}, f32, memory::dims{1});
-      part.out = memory::desc({m, columns}, f32, memory::dims{problem.out[0], 1});
+      part.out = memory::desc({m, columns}, f32, memory::dims{columns, 1});
       auto description = describe(part, memory::desc({columns, k}, f32, memory::format_tag::any),
                                   problem.epilogue.residual);
       part.scratch = description.scratchpad_desc();
@@ -119,24 +127,44 @@ void CpuPackedMatmul::Parts::pack(const float *rhs) {
   packedFrom = rhs;
 }
 
+static void copyRows(const float *from, int64_t fromStep, float *to, int64_t toStep, int64_t rows,
+                     int64_t columns) {
+  for (int64_t i = 0; i < rows; ++i)
+    std::copy_n(from + i * fromStep, columns, to + i * toStep);
+}
+
 void CpuPackedMatmul::Parts::runPart(const Part &part,
                                      const MatmulPointers<float> &pointers) const {
-  float *out = pointers.out + part.column;
+  bool copiesLhs = lhsRow != depth, copiesOut = outRow != part.columns;
+  auto getRoom = [](bool isCopied, const memory::desc &description) {
+    return isCopied ? alignTo(description.get_size(), onednn::kAlignment) : 0;
+  };
+  size_t lhsRoom = getRoom(copiesLhs, part.lhs), outRoom = getRoom(copiesOut, part.out);
+  auto *scratch =
+      static_cast<std::byte *>(onednn::getScratch(lhsRoom + outRoom + part.scratch.get_size()));
+  const float *lhs = pointers.lhs;
+  if (copiesLhs) {
+    auto *copy = reinterpret_cast<float *>(scratch);
+    copyRows(lhs, lhsRow, copy, depth, rows, depth);
+    lhs = copy;
+  }
+  float *place = pointers.out + part.column, *out = place;
+  if (copiesOut)
+    out = reinterpret_cast<float *>(scratch + lhsRoom);
   // The library adds to what is in the result's memory.
-  if (pointers.residual && pointers.residual != pointers.out)
-    for (int64_t i = 0; i < rows; ++i)
-      std::copy_n(pointers.residual + part.column + i * outRow, onednn::getDims(part.out)[1],
-                  out + i * outRow);
+  if (pointers.residual && (copiesOut || pointers.residual != pointers.out))
+    copyRows(pointers.residual + part.column, outRow, out, part.columns, rows, part.columns);
   std::unordered_map<int, memory> arguments{
-      {DNNL_ARG_SRC, onednn::view(part.lhs, pointers.lhs)},
+      {DNNL_ARG_SRC, onednn::view(part.lhs, lhs)},
       {DNNL_ARG_WEIGHTS, part.packed},
       {DNNL_ARG_DST, onednn::view(part.out, out)},
-      {DNNL_ARG_SCRATCHPAD,
-       onednn::view(part.scratch, onednn::getScratch(part.scratch.get_size()))}};
+      {DNNL_ARG_SCRATCHPAD, onednn::view(part.scratch, scratch + lhsRoom + outRoom)}};
   if (hasBias)
     arguments.emplace(DNNL_ARG_BIAS, onednn::view(part.bias, pointers.bias + part.column));
   part.primitive.execute(getStream(), arguments);
   getStream().wait();
+  if (copiesOut)
+    copyRows(out, part.columns, place, outRow, rows, part.columns);
 }
 
 void CpuPackedMatmul::run(ThreadPool &pool, const MatmulPointers<float> &pointers) {

@@ -146,6 +146,22 @@ func.func @spread_with_bias(%x: tensor<1x4x8xf16>, %b: tensor<8xf16>) -> tensor<
   return %3 : tensor<1x4x16xf16>
 }
 
+// So they do in groups, since each group's channels read other inputs.
+// CHECK-LABEL: func.func @spread_in_groups
+// CHECK: loom.get_weight @t {
+// CHECK: %[[X:.*]] = plan.convolution {{.*}} groups = 2{{.*}} -> tensor<1x8x8xf16>
+// CHECK: loom.reshape %[[X]] : (tensor<1x8x8xf16>) -> tensor<1x8x4x2xf16>
+func.func @spread_in_groups(%x: tensor<1x8x8xf16>) -> tensor<1x4x16xf16> {
+  %t = loom.get_weight @t {layout = #loom.layout<[0, 1, 2, 3]>} : tensor<1x4x2x4xf16>
+  %v = loom.reshape %t : (tensor<1x4x2x4xf16>) -> tensor<8x4x1xf16>
+  %0 = plan.convolution %x, %v <input = [1, 8, 8] by [64, 8, 1], weight = [8, 4, 1] by [4, 1, 1], output = [1, 8, 8] by [64, 8, 1],
+      strides = [1], low = [0], high = [0], dilations = [1], groups = 2> : (tensor<1x8x8xf16>, tensor<8x4x1xf16>) -> tensor<1x8x8xf16>
+  %1 = loom.reshape %0 : (tensor<1x8x8xf16>) -> tensor<1x4x2x8xf16>
+  %2 = loom.transpose %1 [0, 1, 3, 2] : (tensor<1x4x2x8xf16>) -> tensor<1x4x8x2xf16>
+  %3 = loom.reshape %2 : (tensor<1x4x8x2xf16>) -> tensor<1x4x16xf16>
+  return %3 : tensor<1x4x16xf16>
+}
+
 // Sums over devices have no order, and a device's part is cut out with the channels last.
 // CHECK-LABEL: func.func @summed
 // CHECK: %[[X:.*]] = plan.convolution {{.*}} -> tensor<1x8x4xf16>
