@@ -423,12 +423,13 @@ static Operation *getLastReader(Value value, const Libraries &libraries) {
 }
 
 /// The only reader of what repeats a value along rows, one element for each row; null if none does.
-static Operation *getRowReader(Value value) {
+/// For a bound, the dimensions that the value lacks may have one element.
+static Operation *getRowReader(Value value, const Libraries &libraries) {
   auto broadcast = dyn_cast_or_null<BroadcastOp>(getOnlyReader(value));
   if (!broadcast || broadcast.getType().getRank() == 0)
     return nullptr;
   ArrayRef<int64_t> from = getType(value).getShape(), to = broadcast.getType().getShape();
-  bool isOfRows = computeProduct(from) == computeProduct(to.drop_back());
+  bool isOfRows = libraries.isBound || computeProduct(from) == computeProduct(to.drop_back());
   for (auto [dim, size] : llvm::zip_equal(broadcast.getDims(), from))
     isOfRows &= size == 1 || dim + 1 < static_cast<int64_t>(to.size());
   return isOfRows ? getOnlyReader(broadcast) : nullptr;
@@ -437,7 +438,7 @@ static Operation *getRowReader(Value value) {
 /// Whether a value is computed once for each row that its only reader walks: a reduction of such
 /// rows, or elementwise.
 static bool isComputedByRow(Value value, const Libraries &libraries) {
-  Operation *producer = value.getDefiningOp(), *reader = getRowReader(value);
+  Operation *producer = value.getDefiningOp(), *reader = getRowReader(value, libraries);
   if (!reader || !readsAnywhere(reader, libraries))
     return false;
   return isElementwise(producer) ||
