@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/core/Error.h"
 #include "runtime/device/Device.h"
+#include "runtime/device/cpu/CpuLevel.h"
+#include "runtime/device/cpu/CpuPackedMatmul.h"
 #include "runtime/device/cpu/ThreadPool.h"
 #include "support/NarrowFloat.h"
 
@@ -434,6 +436,21 @@ TEST(CpuMatmulTest, ForgetsPackedWeights) {
   std::ranges::fill(other, 3);
   plan->forgetWeights();
   expect(other, 3 * k);
+}
+
+/// Several threads have kernels of oneDNN, too. For operands that it has none for, its loops took a
+/// thousand times as long as a product without a packed weight.
+TEST(CpuMatmulTest, PacksWhereThereAreKernels) {
+  if (!hasCpuLevel("x86-64-v4"))
+    GTEST_SKIP() << "needs AVX-512";
+  constexpr int64_t m = 4, n = 512, k = 256;
+  int64_t sizes[] = {m, n, k}, lhs[] = {k, 1}, apart[] = {2 * k, 1}, rhs[] = {n, 1}, out[] = {n, 1};
+  MatmulProblem problem{DataType::F32, sizes, lhs, rhs, out};
+  problem.mayPack = true;
+  for (int64_t threads : {1, 2, 3})
+    EXPECT_TRUE(CpuPackedMatmul::create(problem, threads)) << threads;
+  problem.lhs = apart;
+  EXPECT_FALSE(CpuPackedMatmul::create(problem, 1));
 }
 
 /// A copy of an operand lasts for one call only.
