@@ -98,9 +98,10 @@ std::string Choice::describe() const {
   bool isFastest = measured || !chosen || llvm::none_of(candidates, [&](const Candidate &c) {
                      return c.simulatedSeconds > 0 && c.simulatedSeconds < chosen->simulatedSeconds;
                    });
-  return (isFastest ? "fastest of " : "waits least for messages among the fastest of ") +
+  return (isFastest ? "fastest of " : "within 0.2 % of the fastest of ") +
          std::to_string(candidates.size()) + " candidates, " + std::to_string(simulated) +
-         " simulated" + (measured ? ", " + std::to_string(measured) + " measured" : "") +
+         " simulated" + (isFastest ? "" : ", and waits less for messages") +
+         (measured ? ", " + std::to_string(measured) + " measured" : "") +
          (left ? ", " + std::to_string(left) + " left" : "");
 }
 

@@ -116,10 +116,7 @@ struct TransposeOfUnits : OpRewritePattern<loom::TransposeOp> {
   using OpRewritePattern::OpRewritePattern;
 
   LogicalResult matchAndRewrite(loom::TransposeOp op, PatternRewriter &rewriter) const override {
-    ArrayRef<int64_t> shape = getShape(op.getInput());
-    auto moved =
-        llvm::filter_to_vector(op.getPermutation(), [&](int64_t dim) { return shape[dim] != 1; });
-    if (!llvm::is_sorted(moved))
+    if (!loom::keepsOrder(op.getPermutation(), getShape(op.getInput())))
       return rewriter.notifyMatchFailure(op, "moves elements");
     rewriter.replaceOpWithNewOp<loom::ReshapeOp>(op, op.getType(), op.getInput());
     return success();

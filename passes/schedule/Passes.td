@@ -10,10 +10,11 @@ def ScheduleStages : Pass<"plan-schedule", "::mlir::ModuleOp"> {
     Within a stage, communication starts as soon as its operands are ready and is waited for where its
     result is first read; compute with nothing to wait for goes first, that on the longest path before
     other. In training steps compute has an order that saves memory instead, in which values are read soon
-    after they are computed, where the estimated end hardly changes. The resulting order of communication is the program's, hence the same on all ranks; transfers
-    with one peer keep the order of their channels. A collective whose results take more memory than its
-    operands give back, such as a gather of a weight, starts one layer ahead of what needs it and waits for
-    the compute before it, where that lowers the most memory in use and the estimated end stays.
+    after they are computed, where the estimated end hardly changes. The resulting order of communication is
+    the program's, hence the same on all ranks; transfers with one peer keep the order of their channels. A
+    collective whose results take more memory than its operands give back, such as a gather of a weight,
+    starts one layer ahead of what needs it and waits for the compute before it, where that lowers the most
+    memory in use and the estimated end stays.
 
     Every stage function becomes a `plan.program`; `loom.derived` stays, for it runs in order, once.
     Kernels run on the stream

@@ -85,8 +85,8 @@ def compile(
             raise TypeError(f"{name} is a mapping, as dims={{'batch': 8}}, not {value!r}")
     command = [find_tool("gridloom-compile", tools), "compile", model, "-o", output]
     if isinstance(mesh, Mapping):
-        mesh = ",".join(f"{axis}={size}" for axis, size in mesh.items()) or None  # a plan's mesh for one device
-    if mesh is not None:
+        mesh = ",".join(f"{axis}={size}" for axis, size in mesh.items())
+    if mesh:  # a plan for one device has an empty one
         command += ["--mesh", mesh]
     for name, sizes in (dims or {}).items():
         sizes = [sizes] if isinstance(sizes, int) else sizes

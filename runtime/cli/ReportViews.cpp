@@ -165,8 +165,11 @@ static std::string describeGiven(const Json &report) {
 /// "; the next, X, takes 13.1 ms simulated (+6 %)"
 static std::string describeNext(const PlanCandidate &next, double ms, double nextMs,
                                 const char *kind) {
-  return "; the next, " + next.strategy + ", takes " + formatTime(nextMs) + " " + kind + " (" +
-         (nextMs >= ms ? "+" : "") + numberCell(100 * (nextMs / ms - 1), 0).text + " %)";
+  std::string more = numberCell(100 * (nextMs / ms - 1), 0).text;
+  std::string text = "; the next, " + next.strategy + ", takes " + formatTime(nextMs) + " " + kind;
+  if (more == "0" || more == "-0")
+    return text;
+  return text + " (" + (nextMs >= ms ? "+" : "") + more + " %)";
 }
 
 /// ": 12.3 ms simulated; the next, X, takes 13.1 ms simulated (+6 %)". Compares times of the same

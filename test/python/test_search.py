@@ -215,9 +215,9 @@ def test_the_fastest_in_the_simulator_is_chosen(tools, tmp_path):
         rows = sorted((row for row in found["candidates"] if row["sum_ms"]), key=lambda row: row["sum_ms"])
         simulated = [row for row in rows if row["simulated_ms"]]
         assert 1 <= len(simulated) <= 4 and simulated[0] is rows[0]
-        assert found["chosen_as"] == f"fastest of {len(found['candidates'])} candidates, {len(simulated)} simulated"
+        assert f"fastest of {len(found['candidates'])} candidates, {len(simulated)} simulated" in found["chosen_as"]
         (chosen,) = [row for row in rows if row["verdict"] == "chosen"]
-        assert chosen["simulated_ms"] == min(row["simulated_ms"] for row in simulated)
+        assert chosen["simulated_ms"] <= 1.002 * min(row["simulated_ms"] for row in simulated)
         assert chosen["simulated_ms"] == pytest.approx(sum(program["step_ms"] for program in found["programs"]))
         sums = {row["sum_ms"] for row in simulated}  # equal programs are simulated once
         left_out = [row["sum_ms"] for row in rows if row["sum_ms"] not in sums]
@@ -255,7 +255,7 @@ def test_of_plans_that_are_as_fast_the_one_that_waits_less_is_chosen(tools, tmp_
     times = {row["strategy"]: row["simulated_ms"] for row in found["candidates"] if row["simulated_ms"]}
     assert found["strategy"] == "data=4: dp over data"
     assert 0.998 * times[found["strategy"]] < min(times.values()) < times[found["strategy"]]
-    assert found["chosen_as"].startswith("waits least for messages among the fastest of 10 candidates")
+    assert found["chosen_as"].endswith(", and waits less for messages")
 
 
 DEEP = {

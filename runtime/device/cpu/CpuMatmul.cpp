@@ -120,8 +120,8 @@ CpuMatmul::CpuMatmul(const MatmulProblem &problem, int64_t threads)
                 "matmul: " + std::string(nameOf(type)) + " is not available on the cpu");
   }
   // oneDNN's AVX2 kernels have not been measured.
-  if (CpuPackedMatmul::isFor(problem) && !usesAvx2Kernels())
-    packed = std::make_unique<CpuPackedMatmul>(problem, threads);
+  if (!usesAvx2Kernels())
+    packed = CpuPackedMatmul::create(problem, threads);
 }
 
 void CpuMatmul::forgetWeights() {

@@ -11,7 +11,9 @@
 #include "support/AlignTo.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <mutex>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
@@ -25,27 +27,25 @@ namespace {
 /// A product with some columns of the weight.
 struct Part {
   int64_t column; // the first
-  int64_t columns;
-  memory::desc lhs, given, bias, out, scratch; // lhs and out have no room between rows
+  memory::desc lhs, given, bias, out, scratch;
   dnnl::inner_product_forward primitive;
   memory packed;
 };
 } // namespace
 
 struct CpuPackedMatmul::Parts {
-  int64_t rows, depth; // of the left operand
-  /// Steps between the left operand's rows, the result's, and the weight's columns.
-  int64_t lhsRow, outRow, rhsStep;
+  int64_t rows, outRow, rhsStep; // steps between the result's rows, and the weight's columns
   bool hasBias;
   std::vector<Part> parts;
   std::mutex packing;
   const float *packedFrom = nullptr;
 
+  bool addPart(const MatmulProblem &problem, int64_t begin, int64_t columns);
   void pack(const float *rhs);
   void runPart(const Part &part, const MatmulPointers<float> &pointers) const;
 };
 
-bool CpuPackedMatmul::isFor(const MatmulProblem &problem) {
+static bool isFor(const MatmulProblem &problem) {
   // What is not in the processor's cache is read as fast by sgemm, and more rows hide its packing.
   constexpr int64_t narrowest = 64, fewest = 2, most = 32, largest = 16 << 20; // bytes
   if (!problem.mayPack || problem.type != DataType::F32 || problem.alpha != 1 ||
@@ -72,40 +72,54 @@ describe(const Part &part, const memory::desc &weight, bool hasResidual) {
 #endif
 }
 
-CpuPackedMatmul::CpuPackedMatmul(const MatmulProblem &problem, int64_t threads)
-    : parts(std::make_unique<Parts>()) {
+/// Adds some columns; returns false if oneDNN has no kernel of its own for them. It has for an
+/// operand and a result whose rows follow each other; its loops for others take a thousand times as
+/// long.
+bool CpuPackedMatmul::Parts::addPart(const MatmulProblem &problem, int64_t begin, int64_t columns) {
   constexpr auto f32 = memory::data_type::f32;
+  int64_t k = problem.sizes[2];
+  Part part;
+  part.column = begin;
+  part.lhs = memory::desc({rows, k}, f32, memory::dims{problem.lhs[0], 1});
+  part.given = memory::desc({columns, k}, f32, memory::dims{problem.rhs[1], problem.rhs[0]});
+  if (hasBias)
+    part.bias = memory::desc({columns}, f32, memory::dims{1});
+  part.out = memory::desc({rows, columns}, f32, memory::dims{columns, 1});
+  auto description = describe(part, memory::desc({columns, k}, f32, memory::format_tag::any),
+                              problem.epilogue.residual);
+  if (!std::string_view(description.impl_info_str()).starts_with("brg"))
+    return false;
+  part.scratch = description.scratchpad_desc();
+  part.primitive = dnnl::inner_product_forward(description);
+  part.packed = memory(description.weights_desc(), getEngine());
+  parts.push_back(std::move(part));
+  return true;
+}
+
+CpuPackedMatmul::CpuPackedMatmul() : parts(std::make_unique<Parts>()) {}
+
+std::unique_ptr<CpuPackedMatmul> CpuPackedMatmul::create(const MatmulProblem &problem,
+                                                         int64_t threads) {
+  if (!isFor(problem))
+    return nullptr;
   constexpr int64_t tile = 64; // columns that oneDNN computes together
   // A primitive is created for the number of oneDNN threads that run it: one, of the pool.
   OneLibraryThread one;
-  int64_t m = problem.sizes[0], n = problem.sizes[1], k = problem.sizes[2];
-  int64_t step = ((n + threads - 1) / threads + tile - 1) / tile * tile;
-  parts->rows = m;
-  parts->depth = k;
-  parts->lhsRow = problem.lhs[0];
-  parts->outRow = problem.out[0];
-  parts->rhsStep = problem.rhs[1];
-  parts->hasBias = problem.epilogue.bias;
-  onednn::guard("matmul", ErrorCode::Unavailable, [&] {
-    for (int64_t begin = 0; begin < n; begin += step) {
-      int64_t columns = std::min(step, n - begin);
-      Part part;
-      part.column = begin;
-      part.columns = columns;
-      // With other steps oneDNN has a reference implementation alone, a thousand times as slow.
-      part.lhs = memory::desc({m, k}, f32, memory::dims{k, 1});
-      part.given = memory::desc({columns, k}, f32, memory::dims{problem.rhs[1], problem.rhs[0]});
-      if (parts->hasBias)
-        part.bias = memory::desc({columns}, f32, memory::dims{1});
-      part.out = memory::desc({m, columns}, f32, memory::dims{columns, 1});
-      auto description = describe(part, memory::desc({columns, k}, f32, memory::format_tag::any),
-                                  problem.epilogue.residual);
-      part.scratch = description.scratchpad_desc();
-      part.primitive = dnnl::inner_product_forward(description);
-      part.packed = memory(description.weights_desc(), getEngine());
-      parts->parts.push_back(std::move(part));
-    }
-  });
+  int64_t n = problem.sizes[1], step = ((n + threads - 1) / threads + tile - 1) / tile * tile;
+  std::unique_ptr<CpuPackedMatmul> made(new CpuPackedMatmul);
+  Parts &parts = *made->parts;
+  parts.rows = problem.sizes[0];
+  parts.outRow = problem.out[0];
+  parts.rhsStep = problem.rhs[1];
+  parts.hasBias = problem.epilogue.bias;
+  try {
+    for (int64_t begin = 0; begin < n; begin += step)
+      if (!parts.addPart(problem, begin, std::min(step, n - begin)))
+        return nullptr;
+  } catch (const dnnl::error &) {
+    return nullptr;
+  }
+  return made;
 }
 
 CpuPackedMatmul::~CpuPackedMatmul() = default;
@@ -127,44 +141,36 @@ void CpuPackedMatmul::Parts::pack(const float *rhs) {
   packedFrom = rhs;
 }
 
-static void copyRows(const float *from, int64_t fromStep, float *to, int64_t toStep, int64_t rows,
+static void copyRows(const float *from, int64_t fromRow, float *to, int64_t toRow, int64_t rows,
                      int64_t columns) {
   for (int64_t i = 0; i < rows; ++i)
-    std::copy_n(from + i * fromStep, columns, to + i * toStep);
+    std::copy_n(from + i * fromRow, columns, to + i * toRow);
 }
 
 void CpuPackedMatmul::Parts::runPart(const Part &part,
                                      const MatmulPointers<float> &pointers) const {
-  bool copiesLhs = lhsRow != depth, copiesOut = outRow != part.columns;
-  auto getRoom = [](bool isCopied, const memory::desc &description) {
-    return isCopied ? alignTo(description.get_size(), onednn::kAlignment) : 0;
-  };
-  size_t lhsRoom = getRoom(copiesLhs, part.lhs), outRoom = getRoom(copiesOut, part.out);
+  int64_t columns = onednn::getDims(part.out)[1];
+  bool isInPlace = outRow == columns;
+  size_t used = gridloom::alignTo(part.scratch.get_size(), onednn::kAlignment);
   auto *scratch =
-      static_cast<std::byte *>(onednn::getScratch(lhsRoom + outRoom + part.scratch.get_size()));
-  const float *lhs = pointers.lhs;
-  if (copiesLhs) {
-    auto *copy = reinterpret_cast<float *>(scratch);
-    copyRows(lhs, lhsRow, copy, depth, rows, depth);
-    lhs = copy;
-  }
-  float *place = pointers.out + part.column, *out = place;
-  if (copiesOut)
-    out = reinterpret_cast<float *>(scratch + lhsRoom);
+      static_cast<std::byte *>(onednn::getScratch(used + (isInPlace ? 0 : part.out.get_size())));
+  float *out = pointers.out + part.column;
+  float *result = isInPlace ? out : reinterpret_cast<float *>(scratch + used);
+  const float *residual = pointers.residual ? pointers.residual + part.column : nullptr;
   // The library adds to what is in the result's memory.
-  if (pointers.residual && (copiesOut || pointers.residual != pointers.out))
-    copyRows(pointers.residual + part.column, outRow, out, part.columns, rows, part.columns);
+  if (residual && residual != result)
+    copyRows(residual, outRow, result, columns, rows, columns);
   std::unordered_map<int, memory> arguments{
-      {DNNL_ARG_SRC, onednn::view(part.lhs, lhs)},
+      {DNNL_ARG_SRC, onednn::view(part.lhs, pointers.lhs)},
       {DNNL_ARG_WEIGHTS, part.packed},
-      {DNNL_ARG_DST, onednn::view(part.out, out)},
-      {DNNL_ARG_SCRATCHPAD, onednn::view(part.scratch, scratch + lhsRoom + outRoom)}};
+      {DNNL_ARG_DST, onednn::view(part.out, result)},
+      {DNNL_ARG_SCRATCHPAD, onednn::view(part.scratch, scratch)}};
   if (hasBias)
     arguments.emplace(DNNL_ARG_BIAS, onednn::view(part.bias, pointers.bias + part.column));
   part.primitive.execute(getStream(), arguments);
   getStream().wait();
-  if (copiesOut)
-    copyRows(out, part.columns, place, outRow, rows, part.columns);
+  if (!isInPlace)
+    copyRows(result, columns, out, outRow, rows, columns);
 }
 
 void CpuPackedMatmul::run(ThreadPool &pool, const MatmulPointers<float> &pointers) {

@@ -25,17 +25,17 @@ template <typename T> struct MatmulPointers {
 /// it lies, in every call.
 class CpuPackedMatmul {
 public:
-  /// Whether there may be a copy of the weight, and it is of use.
-  static bool isFor(const MatmulProblem &problem);
-  /// `threads` is the pool's size; each has its own columns. Throws Unavailable if oneDNN does not
-  /// support the product.
-  CpuPackedMatmul(const MatmulProblem &problem, int64_t threads);
+  /// `threads` is the pool's size; each has its own columns. Null if there may be no copy of the
+  /// weight, or it is of no use, as where oneDNN has no kernel for the strides or the processor.
+  static std::unique_ptr<CpuPackedMatmul> create(const MatmulProblem &problem, int64_t threads);
   ~CpuPackedMatmul();
   void run(ThreadPool &pool, const MatmulPointers<float> &pointers);
   /// The values at the weight's address may have changed.
   void forgetWeights();
 
 private:
+  CpuPackedMatmul();
+
   struct Parts;
   std::unique_ptr<Parts> parts;
 };
