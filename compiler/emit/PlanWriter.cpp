@@ -224,11 +224,11 @@ static llvm::json::Array describeFolded(ModuleOp module) {
 static bool hasLibraryFor(Attribute descriptor, const TargetTraits &traits) {
   if (isa<plan::MatmulAttr>(descriptor))
     return true;
-  if (traits.neuralLibrary.empty() || traits.fuse.convolutionResiduals)
+  if (traits.neuralLibrary.empty() || traits.fuse.convolutionEpilogues)
     return !traits.neuralLibrary.empty();
   auto convolution = dyn_cast<plan::ConvolutionAttr>(descriptor);
   return convolution && !convolution.getEpilogue().getResidual() &&
-         convolution.getEpilogue().getActivation() != plan::Activation::Gelu;
+         convolution.getEpilogue().getActivation() == plan::Activation::None;
 }
 
 /// Calls of a library that the target lacks come from a dump for another target.

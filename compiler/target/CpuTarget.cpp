@@ -57,7 +57,7 @@ static std::unique_ptr<Target> makeCpuTarget(const TargetOptions &options, std::
   traits.neuralLibrary = "onednn";
   traits.layout.forwardConvolutions = true;
   traits.layout.turnWeights = true;
-  traits.fuse.convolutionResiduals = false;
+  traits.fuse.convolutionEpilogues = false;
   traits.fuse.channelsLast = true;
   return std::make_unique<CpuTarget>(options.name, std::move(traits));
 }

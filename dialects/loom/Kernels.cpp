@@ -307,8 +307,7 @@ static std::optional<Call> findCall(Operation *op, const Libraries &libraries, i
     call->last = value;
     if (!isa<AddOp>(op)) {
       bool mayFollow = call->isProduct() ? !call->hasResidual : call->hasBias;
-      bool isTaken = libraries.epilogues || !call->isProduct();
-      if (isTaken && mayFollow && isActivation(op, value, *call)) {
+      if (libraries.epilogues && mayFollow && isActivation(op, value, *call)) {
         call->hasActivation = true;
         return call;
       }

@@ -64,8 +64,7 @@ bool isLibraryConvolution(ConvolutionOp op, ConvolutionLibrary library);
 struct Libraries {
   bool attention = false; ///< in 16 bits
   ConvolutionLibrary convolutions = ConvolutionLibrary::Forward;
-  bool epilogues = false; ///< residuals, and activations of products; biases and relu of
-                          ///< convolutions always
+  bool epilogues = false; ///< of a product, residuals and activations; biases always
 
   bool mergesProducts = false; ///< of one operand and several weights
 

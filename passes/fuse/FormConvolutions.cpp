@@ -62,8 +62,8 @@ bool liesInMemory(Value value) {
          (!isa<loom::BroadcastOp, loom::ConstantOp>(op) && !value.hasOneUse());
 }
 
-/// With `residuals`, the library adds these.
-Call match(loom::ConvolutionOp convolution, bool residuals) {
+/// With `epilogues`, the library adds residuals and applies relu.
+Call match(loom::ConvolutionOp convolution, bool epilogues) {
   Call call;
   call.convolution = convolution;
   call.result = convolution.getOutput();
@@ -78,13 +78,13 @@ Call match(loom::ConvolutionOp convolution, bool residuals) {
       Value channels = matchChannels(other);
       if (channels && !call.bias && !call.residual)
         call.bias = channels;
-      else if (residuals && !channels && !call.residual && liesInMemory(other))
+      else if (epilogues && !channels && !call.residual && liesInMemory(other))
         call.residual = other;
       else
         break;
       take(add);
     } else if (auto [peak, zero] = matchOnlyUser<loom::MaximumOp>(call.result);
-               peak && getFloatSplat(zero) == 0.0) {
+               epilogues && peak && getFloatSplat(zero) == 0.0) {
       call.relu = true;
       take(peak);
     } else {
@@ -104,7 +104,7 @@ struct FormConvolutions : impl::FormConvolutionsBase<FormConvolutions> {
     SmallVector<loom::ConvolutionOp> convolutions;
     getOperation().walk([&](loom::ConvolutionOp op) { convolutions.push_back(op); });
     for (loom::ConvolutionOp op : convolutions)
-      convert(match(op, residuals));
+      convert(match(op, epilogues));
   }
 
   static void convert(Call call) {

@@ -19,8 +19,8 @@ struct FuseOptions {
   bool activationEpilogues = false;
   /// It also adds residuals.
   bool residualEpilogues = false;
-  /// The target's library for convolutions adds residuals.
-  bool convolutionResiduals = true;
+  /// The target's library for convolutions adds residuals and applies relu.
+  bool convolutionEpilogues = true;
   /// Calls of that library have channels last also in f32; it reorders weights itself.
   bool channelsLast = false;
   /// The target has kernels for products of few rows.

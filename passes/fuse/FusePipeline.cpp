@@ -14,7 +14,7 @@ void gridloom::addFusePasses(mlir::OpPassManager &pm, const FuseOptions &options
     // Prepares the layers' masks only once.
     pm.addPass(mlir::createCSEPass());
   }
-  pm.addPass(createFormConvolutions({options.convolutionResiduals}));
+  pm.addPass(createFormConvolutions({options.convolutionEpilogues}));
   pm.addPass(createChannelsLast({options.channelsLast}));
   pm.addPass(createExpandContractions());
   pm.addPass(createFormMatmuls(

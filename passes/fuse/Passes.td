@@ -35,7 +35,7 @@ def FormConvolutions : Pass<"plan-form-convolutions", "::mlir::ModuleOp"> {
     A bias per channel, the sum with a tensor that lies in memory anyway (a residual connection) and a
     relu join the call where nothing else reads what lies between; cuDNN has the latter two with a bias
     only. A sum that goes on into a kernel stays with that kernel, which adds it for nothing. Without
-    `residuals`, as for oneDNN, which takes a slower implementation for them, they stay apart.
+    `epilogues`, as for oneDNN, whose relu makes NaN zero, only a bias joins.
 
     Input:
 
@@ -55,7 +55,7 @@ def FormConvolutions : Pass<"plan-form-convolutions", "::mlir::ModuleOp"> {
         bias = true relu = true> : (tensor<1x4x8xf32>, tensor<4x4x3xf32>, tensor<4xf32>) -> tensor<1x4x8xf32>
     ```
   }];
-  let options = [Option<"residuals", "residuals", "bool", "true", "let calls add residuals">];
+  let options = [Option<"epilogues", "epilogues", "bool", "true", "let calls add residuals and do relu">];
 }
 
 def ChannelsLast : Pass<"plan-channels-last", "::mlir::ModuleOp"> {

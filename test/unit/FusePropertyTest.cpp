@@ -483,7 +483,7 @@ template <typename Op> int compareOnCpu(const std::string &text, const std::vect
   LayoutOptions layout;
   layout.forwardConvolutions = true;
   FuseOptions fuse;
-  fuse.convolutionResiduals = false;
+  fuse.convolutionEpilogues = false;
   fuse.channelsLast = true;
   return compare<Op>(text, shapes, layout, fuse);
 }

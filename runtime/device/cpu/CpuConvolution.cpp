@@ -13,8 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cfenv>
-#include <functional>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -64,7 +62,6 @@ struct Part {
   memory::desc bias, scratch;
   size_t weights; // index into `packed`
   Forward primitive;
-  bool hasRelu; // of the primitive
   std::optional<Copied> source, target;
 };
 
@@ -81,7 +78,7 @@ struct CpuConvolution::Parts {
   Dims input, inputStrides, weight, weightStrides, output, outputStrides;
   Dims strides, low, high, dilations;
   int64_t groups;
-  bool hasBias = false, hasConstantWeight = false, hasRelu = false;
+  bool hasBias = false, hasConstantWeight = false;
   memory::desc given; // the weights in the plan's layout
   std::vector<Part> parts;
   std::vector<Packed> packed;
@@ -93,9 +90,6 @@ struct CpuConvolution::Parts {
   bool isForChannels(int64_t threads) const;
   const float *getGiven(const Packed &each, const void *weights) const;
   void pack(const void *weight);
-  Forward::primitive_desc describePart(const Part &part, const memory::desc &input,
-                                       const memory::desc &weights, const memory::desc &output,
-                                       bool isPlain) const;
   void runPart(const Part &part, int64_t image, std::span<const void *const> inputs,
                float *out) const;
 };
@@ -108,8 +102,7 @@ CpuConvolution::Parts::Parts(const ConvolutionProblem &problem)
       output(toDims(problem.output)), outputStrides(toDims(problem.outputStrides)),
       strides(toDims(problem.strides)), low(toDims(problem.low)), high(toDims(problem.high)),
       dilations(toDims(problem.dilations)), groups(problem.groups), hasBias(problem.epilogue.bias),
-      hasConstantWeight(problem.constantWeight),
-      hasRelu(problem.epilogue.activation == Activation::Relu) {
+      hasConstantWeight(problem.constantWeight) {
   // oneDNN's dilation is the number of elements between those of a window.
   for (int64_t &dilation : dilations)
     --dilation;
@@ -147,33 +140,20 @@ bool CpuConvolution::Parts::tellRows(int64_t begin, int64_t end, Rows &rows) con
   return rows.first < rows.last;
 }
 
-/// With `isPlain` without the relu.
-Forward::primitive_desc CpuConvolution::Parts::describePart(const Part &part,
-                                                            const memory::desc &input,
-                                                            const memory::desc &weights,
-                                                            const memory::desc &output,
-                                                            bool isPlain) const {
-  Dims before = low, after = high;
-  before[0] = part.rows.low;
-  after[0] = part.rows.high;
+static Forward::primitive_desc describe(const memory::desc &input, const memory::desc &weights,
+                                        const memory::desc &bias, const memory::desc &output,
+                                        const Dims &strides, const Dims &dilations, const Dims &low,
+                                        const Dims &high) {
   dnnl::primitive_attr attributes;
   // The library's own scratchpad belongs to the thread that creates the primitive.
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   constexpr auto kind = dnnl::prop_kind::forward_inference;
-  constexpr auto algorithm = dnnl::algorithm::convolution_direct,
-                 relu = dnnl::algorithm::eltwise_relu;
-  dnnl::post_ops epilogue;
+  constexpr auto algorithm = dnnl::algorithm::convolution_direct;
 #if DNNL_VERSION_MAJOR >= 3
-  if (hasRelu && !isPlain)
-    epilogue.append_eltwise(relu, 0, 0);
-  attributes.set_post_ops(epilogue);
-  return {getEngine(), kind,    algorithm, input,  weights, part.bias,
-          output,      strides, dilations, before, after,   attributes};
+  return {getEngine(), kind,    algorithm, input, weights, bias,
+          output,      strides, dilations, low,   high,    attributes};
 #else
-  if (hasRelu && !isPlain)
-    epilogue.append_eltwise(1, relu, 0, 0);
-  attributes.set_post_ops(epilogue);
-  return {{kind, algorithm, input, weights, part.bias, output, strides, dilations, before, after},
+  return {{kind, algorithm, input, weights, bias, output, strides, dilations, low, high},
           attributes,
           getEngine()};
 #endif
@@ -181,13 +161,6 @@ Forward::primitive_desc CpuConvolution::Parts::describePart(const Part &part,
 
 static memory::desc inAnyLayout(const memory::desc &given) {
   return {onednn::getDims(given), memory::data_type::f32, memory::format_tag::any};
-}
-
-/// oneDNN's generated kernels take the maximum with zero; others multiply by the slope, zero, which
-/// makes negative zero.
-static bool hasExactRelu(const Forward::primitive_desc &description) {
-  std::string_view name = description.impl_info_str();
-  return name.starts_with("jit") || name.starts_with("br");
 }
 
 /// oneDNN's AVX2 kernel for windows of several elements takes up to twice as long with the channels
@@ -213,11 +186,13 @@ static memory::desc packTightly(const Dims &shape, const Dims &steps) {
 }
 
 void CpuConvolution::Parts::addPart(const Rows &rows, const Channels &channels) {
-  Dims in = input, out = output;
+  Dims in = input, out = output, before = low, after = high;
   in[0] = out[0] = 1;
   in[2] = rows.last - rows.first;
   out[1] = channels.end - channels.begin;
   out[2] = rows.end - rows.begin;
+  before[0] = rows.low;
+  after[0] = rows.high;
   auto forOneImage = [](const Dims &shape, Dims steps, const Dims &whole) {
     // The stride that an image of this height would have: oneDNN recognises layouts by it.
     if (whole[2] != shape[2])
@@ -239,17 +214,13 @@ void CpuConvolution::Parts::addPart(const Rows &rows, const Channels &channels) 
     own = memory::desc(shape, memory::data_type::f32, weightStrides);
   }
   memory::desc filters = inAnyLayout(own);
-  auto description =
-      describePart(part, part.input, filters,
-                   isWhole ? part.output : packTightly(out, outputStrides), /*isPlain=*/false);
-  part.hasRelu = hasRelu && hasExactRelu(description);
-  if (hasRelu && !part.hasRelu)
-    description = describePart(part, description.src_desc(), filters, description.dst_desc(),
-                               /*isPlain=*/true);
+  auto description = describe(part.input, filters, part.bias,
+                              isWhole ? part.output : packTightly(out, outputStrides), strides,
+                              dilations, before, after);
   bool isCopied = false;
   if (isForBlocks(description)) {
-    auto free = describePart(part, inAnyLayout(part.input), filters, inAnyLayout(part.output),
-                             /*isPlain=*/false);
+    auto free = describe(inAnyLayout(part.input), filters, part.bias, inAnyLayout(part.output),
+                         strides, dilations, before, after);
     // Groups whose channels fill no blocks would get a slower kernel.
     if (isForBlocks(free)) {
       isCopied = true;
@@ -294,31 +265,6 @@ void CpuConvolution::Parts::pack(const void *weight) {
   packedFrom = weight;
 }
 
-/// The relu of a result in memory, NaN of NaN.
-static void applyRelu(float *data, std::span<const std::pair<int64_t, int64_t>> dims) {
-  auto [size, step] = dims.front();
-  for (int64_t i = 0; i < size; ++i) {
-    float &each = data[i * step];
-    if (dims.size() > 1)
-      applyRelu(&each, dims.subspan(1));
-    else
-      each = each <= 0 ? 0 : each;
-  }
-}
-
-static void applyRelu(float *data, const Dims &shape, const Dims &steps) {
-  std::vector<std::pair<int64_t, int64_t>> dims; // sizes and steps, the smallest last
-  for (size_t i = 0; i < shape.size(); ++i)
-    dims.emplace_back(shape[i], steps[i]);
-  std::ranges::stable_sort(dims, std::greater(), &std::pair<int64_t, int64_t>::second);
-  applyRelu(data, dims);
-}
-
-/// oneDNN's relu makes NaN zero. It compares or takes a maximum to do so, which the processor
-/// records as an invalid operation of the thread; so are the operations that make NaN of numbers.
-static void forgetInvalid() { std::feclearexcept(FE_INVALID); }
-static bool wasInvalid() { return std::fetestexcept(FE_INVALID) != 0; }
-
 void CpuConvolution::Parts::runPart(const Part &part, int64_t image,
                                     std::span<const void *const> inputs, float *out) const {
   const auto *in = static_cast<const float *>(inputs[0]);
@@ -344,32 +290,19 @@ void CpuConvolution::Parts::runPart(const Part &part, int64_t image,
   if (hasBias)
     arguments.emplace(DNNL_ARG_BIAS,
                       view(part.bias, static_cast<const float *>(inputs[2]) + part.channel));
-  forgetInvalid();
   part.primitive.execute(getStream(), arguments);
-  getStream().wait();
-  bool mayHaveNan = part.hasRelu && wasInvalid();
-  if (mayHaveNan) {
-    auto description = describePart(part, source.get_desc(), weights.description, target.get_desc(),
-                                    /*isPlain=*/true);
-    arguments[DNNL_ARG_SCRATCHPAD] = memory(description.scratchpad_desc(), getEngine());
-    Forward(description).execute(getStream(), arguments);
-  }
   if (part.target)
     part.target->copy.execute(getStream(), target, to);
   getStream().wait();
-  if (hasRelu && (mayHaveNan || !part.hasRelu))
-    applyRelu(static_cast<float *>(to.get_data_handle()), onednn::getDims(part.output),
-              outputStrides);
 }
 
 CpuConvolution::CpuConvolution(const ConvolutionProblem &problem, int64_t threads) {
   if (problem.type != DataType::F32)
     throw Error(ErrorCode::Unavailable, "convolution: " + std::string(nameOf(problem.type)) +
                                             " is not available on the cpu");
-  bool isRelu = problem.epilogue.activation == Activation::Relu;
-  if (problem.epilogue.residual || (problem.epilogue.activation != Activation::None && !isRelu))
+  if (problem.epilogue.activation != Activation::None || problem.epilogue.residual)
     throw Error(ErrorCode::Unavailable,
-                "convolution: residuals, and activations but relu, are not available on the cpu");
+                "convolution: activations and residuals are not available on the cpu");
   // A primitive is created for the number of oneDNN threads that run it: one, of the pool.
   OneLibraryThread one;
   onednn::guard("convolution", ErrorCode::Unavailable, [&] {

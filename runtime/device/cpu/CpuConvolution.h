@@ -17,13 +17,11 @@ class ThreadPool;
 /// An f32 convolution by oneDNN, fast with channels last, on AVX2 by way of copies with the
 /// channels in blocks. oneDNN reads weights in its own layout: they are reordered in every call, or
 /// once if they are constant. Images are computed one at a time; unless the threads divide them
-/// evenly, each in parts along the result's rows, or its channels if the weights are larger. A relu
-/// is part of oneDNN's call, which turns NaN into zero: where there may have been any, the part is
-/// computed again without it.
+/// evenly, each in parts along the result's rows, or its channels if the weights are larger.
 class CpuConvolution : public LibraryPlan {
 public:
-  /// `threads` is the pool's size. Throws Unavailable for types other than f32, a residual or an
-  /// activation other than relu, and if oneDNN does not support the convolution.
+  /// `threads` is the pool's size. Throws Unavailable for types other than f32, an activation or a
+  /// residual, and if oneDNN does not support the convolution.
   CpuConvolution(const ConvolutionProblem &problem, int64_t threads);
   ~CpuConvolution() override;
   /// `inputs`: input, weight and, if the epilogue has one, bias.
