@@ -137,8 +137,15 @@ static void cut(const fs::path &path, EventPlace &place) {
   if (!event || event->source_metadata().writer() != kWriter)
     return;
   size_t kept = all.size() - rest.size();
-  while ((event = takeEvent(rest)) && !isMadeAgain(*event, place))
+  while ((event = takeEvent(rest))) {
+    // The start of a run has the number of its first step; evaluations of the step before may
+    // follow.
+    if (event->has_session_log() && event->step() == place.step + 1)
+      continue;
+    if (isMadeAgain(*event, place))
+      break;
     kept = all.size() - rest.size();
+  }
   if (kept < all.size() && truncate(path.c_str(), off_t(kept)) != 0)
     throw refuseWriting(path);
 }
