@@ -166,15 +166,14 @@ void Program::prepareMatmul(const schema::Step &step) {
   uint32_t weight = step.library().inputs(1);
   problem.mayPack = context.device.hasHostMemory() && weightReads[weight] > 1 &&
                     program.buffers(int(weight)).space() == schema::WEIGHT;
-  if (problem.mayPack) {
-    auto &known = repeatedProducts[{weight, step.library().matmul().SerializeAsString()}];
+  std::shared_ptr<MatmulPlan> none;
+  auto &known = problem.mayPack
+                    ? repeatedProducts[{weight, step.library().matmul().SerializeAsString()}]
+                    : none;
+  try {
     if (!known)
       known = context.device.createMatmul(problem);
     matmuls[&step] = known;
-    return;
-  }
-  try {
-    matmuls[&step] = context.device.createMatmul(problem);
   } catch (const Error &error) {
     // A library may lack an algorithm with this epilogue; without any it says why.
     if (problem.epilogue.activation == Activation::None)

@@ -76,6 +76,21 @@ TEST(ThreadPoolTest, RunsEveryTaskOnce) {
   }
 }
 
+TEST(ThreadPoolTest, RethrowsWhatATaskThrows) {
+  for (unsigned threads : {1u, 3u}) {
+    ThreadPool pool(threads, [] {});
+    EXPECT_THROW(pool.parallelFor(8,
+                                  [](int64_t i) {
+                                    if (i == 5)
+                                      throw std::runtime_error("five");
+                                  }),
+                 std::runtime_error);
+    std::atomic<int64_t> sum = 0; // the next tasks know nothing of it
+    pool.parallelFor(8, [&](int64_t i) { sum += i; });
+    EXPECT_EQ(sum, 28);
+  }
+}
+
 TEST(ThreadPoolTest, CallersTakeTurns) {
   ThreadPool pool(3, [] {});
   std::atomic<int> sum{0};

@@ -518,11 +518,9 @@ TEST_F(Job, WorldSizeMustBeTheMeshs) {
               HasSubstr("the plan is for 2 ranks, the job has 1"));
 }
 
-/// A while loop driven by a kernel: the counter reaches 3 on every rank, with a sum per iteration.
-TEST_F(Job, LoopsUntilTheConditionFalls) {
-  PlanBuilder plan;
-  plan.addAxis("data", 2);
-  plan.addEntry({}, {PlanBuilder::argument("turns", {2}), PlanBuilder::argument("sum", {2})});
+/// Counts `turns` up from `begin`, at least once, until it is 3; the condition is at the beginning
+/// of the arena. Returns the loop's body, which counts.
+static schema::Block &addCountingLoop(PlanBuilder &plan, uint32_t begin, uint32_t turns) {
   std::ifstream file(GRIDLOOM_TEST_KERNELS, std::ios::binary);
   plan.kernels["test.so"] = std::string{std::istreambuf_iterator<char>(file), {}};
   schema::Kernel *kernel = plan.stages[0].add_kernels();
@@ -531,13 +529,6 @@ TEST_F(Job, LoopsUntilTheConditionFalls) {
   kernel->set_num_pointers(2);
   kernel->set_rows(1);
   schema::Specialisation &program = plan.program();
-  program.set_arena_bytes(64);
-  PlanBuilder::fillBinding(*program.add_outputs(), "turns", {1}, {{"data"}});
-  PlanBuilder::fillBinding(*program.add_outputs(), "sum", {1}, {{"data"}});
-  uint32_t zero = PlanBuilder::addBuffer(program, schema::CONSTANT, {1});
-  PlanBuilder::addConstant(program, std::string(4, 0));
-  uint32_t turns = PlanBuilder::addBuffer(program, schema::OUTPUT, {1}, 0);
-  uint32_t sum = PlanBuilder::addBuffer(program, schema::OUTPUT, {1}, 1);
   uint32_t more = PlanBuilder::addBuffer(program, schema::ARENA, {1}, 0, 0, schema::BOOL);
   auto addKernel = [&](schema::Block &block) {
     schema::Launch *launch = PlanBuilder::addStep(block).mutable_launch();
@@ -545,12 +536,29 @@ TEST_F(Job, LoopsUntilTheConditionFalls) {
     launch->add_outputs(more);
   };
   schema::Block &before = PlanBuilder::addBlock(program);
-  PlanBuilder::addCopy(before, zero, turns);
+  PlanBuilder::addCopy(before, begin, turns);
   addKernel(before);
   schema::While *loop = program.add_body()->mutable_loop();
   loop->set_condition(more);
   schema::Block &body = *loop->add_body()->mutable_block();
   addKernel(body);
+  return body;
+}
+
+/// A while loop driven by a kernel: the counter reaches 3 on every rank, with a sum per iteration.
+TEST_F(Job, LoopsUntilTheConditionFalls) {
+  PlanBuilder plan;
+  plan.addAxis("data", 2);
+  plan.addEntry({}, {PlanBuilder::argument("turns", {2}), PlanBuilder::argument("sum", {2})});
+  schema::Specialisation &program = plan.program();
+  program.set_arena_bytes(64);
+  PlanBuilder::fillBinding(*program.add_outputs(), "turns", {1}, {{"data"}});
+  PlanBuilder::fillBinding(*program.add_outputs(), "sum", {1}, {{"data"}});
+  uint32_t zero = PlanBuilder::addBuffer(program, schema::CONSTANT, {1});
+  PlanBuilder::addConstant(program, std::string(4, 0));
+  uint32_t turns = PlanBuilder::addBuffer(program, schema::OUTPUT, {1}, 0);
+  uint32_t sum = PlanBuilder::addBuffer(program, schema::OUTPUT, {1}, 1);
+  schema::Block &body = addCountingLoop(plan, zero, turns);
   program.set_num_events(1);
   PlanBuilder::addRecord(body, 0, 0);
   PlanBuilder::addWait(body, 0, 1);
@@ -567,33 +575,14 @@ TEST_F(Job, LoopsUntilTheConditionFalls) {
 TEST_F(Job, ALongLoopKeepsNoTimes) {
   PlanBuilder plan;
   plan.addEntry({}, {PlanBuilder::argument("turns", {1})});
-  std::ifstream file(GRIDLOOM_TEST_KERNELS, std::ios::binary);
-  plan.kernels["test.so"] = std::string{std::istreambuf_iterator<char>(file), {}};
-  schema::Kernel *kernel = plan.stages[0].add_kernels();
-  kernel->set_library("test.so");
-  kernel->set_symbol("step");
-  kernel->set_num_pointers(2);
-  kernel->set_rows(1);
   schema::Specialisation &program = plan.program();
   program.set_arena_bytes(128);
   PlanBuilder::fillBinding(*program.add_outputs(), "turns", {1});
   uint32_t begin = PlanBuilder::addBuffer(program, schema::CONSTANT, {1});
   PlanBuilder::addConstant(program, toBytes({-2997.f}));
   uint32_t turns = PlanBuilder::addBuffer(program, schema::OUTPUT, {1}, 0);
-  uint32_t more = PlanBuilder::addBuffer(program, schema::ARENA, {1}, 0, 0, schema::BOOL);
   uint32_t other = PlanBuilder::addBuffer(program, schema::ARENA, {1}, 0, 64);
-  auto addKernel = [&](schema::Block &block) {
-    schema::Launch *launch = PlanBuilder::addStep(block).mutable_launch();
-    launch->add_outputs(turns);
-    launch->add_outputs(more);
-  };
-  schema::Block &before = PlanBuilder::addBlock(program);
-  PlanBuilder::addCopy(before, begin, turns);
-  addKernel(before);
-  schema::While *loop = program.add_body()->mutable_loop();
-  loop->set_condition(more);
-  schema::Block &body = *loop->add_body()->mutable_block();
-  addKernel(body);
+  schema::Block &body = addCountingLoop(plan, begin, turns);
   for (int copy = 0; copy < 4; ++copy)
     PlanBuilder::addCopy(body, turns, other);
   auto job = start(plan);

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
 #include <numeric>
 #include <optional>
 #include <string_view>
@@ -335,21 +334,12 @@ CpuConvolution::~CpuConvolution() = default;
 void CpuConvolution::forgetWeights() { parts->packedFrom = nullptr; }
 
 void CpuConvolution::run(ThreadPool &pool, std::span<const void *const> inputs, void *out) {
-  std::mutex mutex;
-  std::exception_ptr failure;
   onednn::guard("convolution", ErrorCode::Internal, [&] {
     parts->pack(inputs[1]);
     auto perImage = int64_t(parts->parts.size());
     pool.parallelFor(parts->output[0] * perImage, [&](int64_t task) {
-      try {
-        parts->runPart(parts->parts[size_t(task % perImage)], task / perImage, inputs,
-                       static_cast<float *>(out));
-      } catch (...) {
-        std::lock_guard lock(mutex);
-        failure = std::current_exception();
-      }
+      parts->runPart(parts->parts[size_t(task % perImage)], task / perImage, inputs,
+                     static_cast<float *>(out));
     });
-    if (failure)
-      std::rethrow_exception(failure);
   });
 }

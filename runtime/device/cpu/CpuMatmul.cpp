@@ -285,24 +285,14 @@ void CpuMatmul::runSgemm(ThreadPool &pool, const MatmulPointers<float> &pointers
 
   static std::atomic<uint64_t> calls = 0;
   uint64_t call = ++calls;
-  std::mutex mutex;
-  std::exception_ptr failure;
   pool.parallelFor(numBatches * parts, [&](int64_t task) {
     Offsets offsets = getOffsets(task / parts);
     int64_t begin = task % parts * part, end = std::min(begin + part, extent);
-    try {
-      runSgemmPart({pointers.lhs + offsets.lhs, pointers.rhs + offsets.rhs, pointers.bias,
-                    pointers.residual ? pointers.residual + offsets.out : nullptr,
-                    pointers.out + offsets.out},
-                   byRows ? begin : 0, byRows ? end : m, byRows ? 0 : begin, byRows ? n : end,
-                   call);
-    } catch (...) {
-      std::lock_guard lock(mutex);
-      failure = std::current_exception();
-    }
+    runSgemmPart({pointers.lhs + offsets.lhs, pointers.rhs + offsets.rhs, pointers.bias,
+                  pointers.residual ? pointers.residual + offsets.out : nullptr,
+                  pointers.out + offsets.out},
+                 byRows ? begin : 0, byRows ? end : m, byRows ? 0 : begin, byRows ? n : end, call);
   });
-  if (failure)
-    std::rethrow_exception(failure);
 }
 
 template <typename T>

@@ -174,19 +174,9 @@ void CpuPackedMatmul::Parts::runPart(const Part &part,
 }
 
 void CpuPackedMatmul::run(ThreadPool &pool, const MatmulPointers<float> &pointers) {
-  std::mutex mutex;
-  std::exception_ptr failure;
   onednn::guard("matmul", ErrorCode::Internal, [&] {
     parts->pack(pointers.rhs);
-    pool.parallelFor(int64_t(parts->parts.size()), [&](int64_t task) {
-      try {
-        parts->runPart(parts->parts[size_t(task)], pointers);
-      } catch (...) {
-        std::lock_guard lock(mutex);
-        failure = std::current_exception();
-      }
-    });
-    if (failure)
-      std::rethrow_exception(failure);
+    pool.parallelFor(int64_t(parts->parts.size()),
+                     [&](int64_t task) { parts->runPart(parts->parts[size_t(task)], pointers); });
   });
 }

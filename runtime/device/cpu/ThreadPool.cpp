@@ -11,6 +11,8 @@
 #include <sched.h>
 #include <system_error>
 
+#include <utility>
+
 using namespace gridloom::rt;
 
 static void pauseBriefly() {
@@ -54,7 +56,12 @@ void ThreadPool::stop() {
 
 void ThreadPool::runTasks(const std::function<void(int64_t)> &task, int64_t count) {
   for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;)
-    task(i);
+    try {
+      task(i);
+    } catch (...) {
+      std::lock_guard lock(mutex);
+      failure = std::current_exception();
+    }
 }
 
 /// Spins for a while: the next kernel mostly follows within microseconds, and sleeping would take
@@ -112,6 +119,12 @@ void ThreadPool::parallelFor(int64_t count, const std::function<void(int64_t)> &
   for (unsigned i = 0; i < helpers; ++i)
     wake.notify_one();
   runTasks(task, count);
+  waitForWorkers();
+  if (std::exception_ptr thrown = std::exchange(failure, nullptr))
+    std::rethrow_exception(thrown);
+}
+
+void ThreadPool::waitForWorkers() {
   // All tasks are taken: do not wait for workers that have not joined yet.
   auto isIdle = [&] { return active.load(std::memory_order_acquire) == 0; };
   {

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -30,13 +31,14 @@ public:
   unsigned getNumThreads() const { return unsigned(workers.size()) + 1; }
 
   /// Calls task(i) for i in [0, count), spread over at most `count` threads, and returns when all
-  /// are done. The task must not throw. Concurrent callers take turns.
+  /// are done; rethrows one exception if there were any. Concurrent callers take turns.
   void parallelFor(int64_t count, const std::function<void(int64_t)> &task);
 
 private:
   void stop();
   void work();
   void runTasks(const std::function<void(int64_t)> &task, int64_t count);
+  void waitForWorkers();
 
   std::mutex turn; // held by the caller whose tasks run
   std::mutex mutex;
@@ -47,6 +49,7 @@ private:
   /// How many more workers may join the current tasks; changed under the mutex.
   std::atomic<unsigned> places{0};
   std::atomic<unsigned> active{0}; // workers that joined; incremented under the mutex
+  std::exception_ptr failure;      // of the current tasks; set under the mutex
   bool callerSleeps = false;
   bool stopping = false;
   std::function<void()> prepare;
