@@ -23,6 +23,8 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/xxhash.h"
 
+#include "llvm/Support/FormatVariadic.h"
+
 #include <numeric>
 
 using namespace mlir;
@@ -98,9 +100,10 @@ std::string Choice::describe() const {
   bool isFastest = measured || !chosen || llvm::none_of(candidates, [&](const Candidate &c) {
                      return c.simulatedSeconds > 0 && c.simulatedSeconds < chosen->simulatedSeconds;
                    });
-  return (isFastest ? "fastest of " : "within 0.2 % of the fastest of ") +
-         std::to_string(candidates.size()) + " candidates, " + std::to_string(simulated) +
-         " simulated" + (isFastest ? "" : ", and waits less for messages") +
+  std::string within = llvm::formatv("within {0:F1} % of the ", 100 * (kAsFast - 1));
+  return (isFastest ? "" : within) + "fastest of " + std::to_string(candidates.size()) +
+         " candidates, " + std::to_string(simulated) + " simulated" +
+         (isFastest ? "" : ", and waits less for messages") +
          (measured ? ", " + std::to_string(measured) + " measured" : "") +
          (left ? ", " + std::to_string(left) + " left" : "");
 }
